@@ -8,17 +8,9 @@ import {
   type MemberJson,
   memberSchema,
   type Reload,
-  type RequestJson,
   reloadSchema,
-  requestSchema,
-  type SessionJson,
-  type SiteJson,
   type Status,
-  sessionSchema,
-  siteSchema,
   statusSchema,
-  type UsageJson,
-  usageSchema,
 } from '../admin/schemas.ts';
 import { type AdminSection, readAdminSection } from '../config/admin-section.ts';
 import { findDefaultFile } from '../config/files.ts';
@@ -73,27 +65,11 @@ export class AdminClient {
   }
 
   status(): Promise<Status> {
-    return this.#get('/api/status', statusSchema);
+    return this.get('/api/status', statusSchema);
   }
 
   members(): Promise<MemberJson[]> {
-    return this.#get('/api/members', memberSchema.array());
-  }
-
-  sessions(): Promise<SessionJson[]> {
-    return this.#get('/api/sessions', sessionSchema.array());
-  }
-
-  requests(query: URLSearchParams): Promise<RequestJson[]> {
-    return this.#get(`/api/requests?${query}`, requestSchema.array());
-  }
-
-  sites(): Promise<SiteJson[]> {
-    return this.#get('/api/sites', siteSchema.array());
-  }
-
-  usage(query: URLSearchParams): Promise<UsageJson[]> {
-    return this.#get(`/api/usage?${query}`, usageSchema.array());
+    return this.get('/api/members', memberSchema.array());
   }
 
   async usageCsv(query: URLSearchParams): Promise<string> {
@@ -101,21 +77,12 @@ export class AdminClient {
     return answer.body;
   }
 
-  async commandSource(source: string, verb: 'pause' | 'resume' | 'refill'): Promise<void> {
-    await this.#call({ method: 'POST', path: `/api/sources/${encodeURIComponent(source)}/${verb}` });
+  async get<T>(path: string, schema: z.ZodType<T>): Promise<T> {
+    return this.#decode(await this.#call({ method: 'GET', path }), schema);
   }
 
-  async evictMember(member: string): Promise<void> {
-    await this.#call({ method: 'POST', path: `/api/members/${encodeURIComponent(member)}/evict` });
-  }
-
-  async rotateSession(session: string, closeTunnels: boolean): Promise<void> {
-    const path = `/api/sessions/${encodeURIComponent(session)}/rotate`;
-    await this.#call({ method: 'POST', path, body: { close: closeTunnels } });
-  }
-
-  async forgetSession(session: string): Promise<void> {
-    await this.#call({ method: 'DELETE', path: `/api/sessions/${encodeURIComponent(session)}` });
+  async change(method: 'POST' | 'DELETE', path: readonly string[], body?: unknown): Promise<void> {
+    await this.#call({ method, path: ['/api', ...path.map(encodeURIComponent)].join('/'), body });
   }
 
   /**
@@ -127,10 +94,6 @@ export class AdminClient {
     await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };
-  }
-
-  async #get<T>(path: string, schema: z.ZodType<T>): Promise<T> {
-    return this.#decode(await this.#call({ method: 'GET', path }), schema);
   }
 
   #decode<T>(answer: Answer, schema: z.ZodType<T>): T {

@@ -26,7 +26,6 @@ export const DEMO_FLEET = 'demo';
 export const DEFAULT_AUTH_PORT = 8890;
 const PORT_STEP = 10;
 
-/** The secrets of a demo that other machines can reach: a password for clients, and a token for the dashboard. */
 export interface DemoSecrets {
   readonly password: string;
   readonly token: string;

@@ -14,7 +14,7 @@ import { MemoryFleet } from '../fleet/memory-fleet.ts';
 import { openSandbox } from '../sandbox/open-sandbox.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 import { createTimekeeper } from '../state/moment.ts';
-import { command, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
+import { command, type Flag, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
 import {
   DEFAULT_ADMIN_PORT,
   DEFAULT_AUTH_PORT,
@@ -35,14 +35,14 @@ import { STORY_MEMBERS, tellStory } from './story.ts';
 import { formatTable } from './table.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-const DEFAULT_MEMBERS = 20;
+const MEMBERS = { read: integerOption(1, 1_000), fallback: 20 };
+const FRACTION = { read: fractionOption, fallback: 0 };
 const ANY_PORT = { read: portOption, fallback: 0 };
 /** Only members resolve this name. So each answer shows that its request went through a member. */
 const TARGET_NAME = 'target.example';
 const STORY_PAUSE_MS = 4_000;
 const SECRET_BYTES = 12;
 const MAX_REPLICAS = 5;
-/** The minimum and maximum lifetime of a member. They are short, so that a viewer soon sees members expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 /**
  * The minimum and maximum lifetime of a member in the story. They are so long that no member expires during the story:
@@ -72,43 +72,23 @@ export const demoCommand = command({
       'address to listen on, 0.0.0.0 in a container; if other machines can reach it, the demo requires a password and a token, which it prints',
       { read: hostOption, fallback: DEFAULT_HOST },
     ],
-    [
-      '--port <port>',
-      `port of the proxy (default: ${DEFAULT_PORT}, or a free one if it is taken)`,
-      { read: portOption },
-    ],
-    [
-      '--browser-port <port>',
-      `port of the second proxy, which asks for a user name as browsers need it (default: ${DEFAULT_AUTH_PORT}, or a free one)`,
-      { read: portOption },
-    ],
-    [
-      '--admin-port <port>',
-      `port of the dashboard (default: ${DEFAULT_ADMIN_PORT}, or a free one)`,
-      { read: portOption },
-    ],
-    [
-      '--target-port <port>',
-      `port of the target site (default: ${DEFAULT_TARGET_PORT}, or a free one)`,
-      { read: portOption },
-    ],
+    portFlag('--port', 'the proxy', DEFAULT_PORT),
+    portFlag(
+      '--browser-port',
+      'the second proxy, which asks for a user name as browsers need it',
+      DEFAULT_AUTH_PORT,
+    ),
+    portFlag('--admin-port', 'the dashboard', DEFAULT_ADMIN_PORT),
+    portFlag('--target-port', 'the target site', DEFAULT_TARGET_PORT),
     ['--story', 'demonstrate noria step by step, and say what to look at on the dashboard'],
     [
       '--replicas <count>',
       'number of norias in one fleet; its store is valkey-server or redis-server if one of them is installed',
       { read: integerOption(1, MAX_REPLICAS), fallback: 1 },
     ],
-    ['--members <count>', 'size of the pool', { read: integerOption(1, 1_000), fallback: DEFAULT_MEMBERS }],
-    [
-      '--dead <fraction>',
-      'fraction of members that are dead when drawn, 0 to 1',
-      { read: fractionOption, fallback: 0 },
-    ],
-    [
-      '--slow <fraction>',
-      'fraction of members with a delay of 2 s, 0 to 1',
-      { read: fractionOption, fallback: 0 },
-    ],
+    ['--members <count>', 'size of the pool', MEMBERS],
+    ['--dead <fraction>', 'fraction of members that are dead when drawn, 0 to 1', FRACTION],
+    ['--slow <fraction>', 'fraction of members with a delay of 2 s, 0 to 1', FRACTION],
   ],
   examples: [
     'demo',
@@ -121,6 +101,14 @@ export const demoCommand = command({
   help: 'With --host, NORIA_ADMIN_TOKEN sets the token.',
   run: ({ terminal, logLevel }, flags: DemoFlags) => demo(flags, terminal, logLevel()),
 });
+
+function portFlag(name: string, what: string, preferred: number): Flag {
+  return [
+    `${name} <port>`,
+    `port of ${what} (default: ${preferred}, or a free one if it is taken)`,
+    { read: portOption },
+  ];
+}
 
 async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | undefined): Promise<number> {
   if (flags.story && flags.members < STORY_MEMBERS)
@@ -141,7 +129,11 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
   } finally {
     await owner.close();
   }
-  printGoodbye(terminal); // after the daemon has closed, so that these lines follow its log
+  // after the daemon has closed, so that these lines follow its log
+  terminal.print('');
+  terminal.print(
+    'The demo has ended. To use your account, write a configuration (README.md shows one), then noria check and noria run.',
+  );
   return exitCode;
 }
 
@@ -165,24 +157,14 @@ async function demoNoria(
   const addresses = { ...daemon.addresses, target };
   for (const line of describeTakenPorts(flags, addresses)) terminal.print(line);
   if (flags.story) return story(daemon, { sandbox, terminal, signalled });
-  for (const line of introduction(daemon.addresses, {
-    targetUrl: target,
-    members: flags.members,
-    secrets,
-  }))
-    terminal.print(line);
+  const facts = { targetUrl: target, members: flags.members, secrets };
+  for (const line of introduction(daemon.addresses, facts)) terminal.print(line);
   await signalled;
   return EXIT.fine;
 }
 
-async function demoFleet({
-  flags,
-  sandbox,
-  terminal,
-  level,
-  owner,
-  signalled,
-}: DemoContext): Promise<number> {
+async function demoFleet(context: DemoContext): Promise<number> {
+  const { flags, sandbox, terminal, level, owner, signalled } = context;
   const store = await openDemoStore();
   if (store !== undefined) owner.own('store', () => store.close());
   const memory = store === undefined ? openMemoryFleet() : undefined;
@@ -190,10 +172,8 @@ async function demoFleet({
   const daemons: Daemon[] = [];
   for (let number = 1; number <= flags.replicas; number += 1) {
     const name = replicaName(number);
-    const config = await demoConfig(
-      { flags, sandbox, secrets: undefined },
-      { number, storePort: store?.port },
-    );
+    const setup = { flags, sandbox, secrets: undefined };
+    const config = await demoConfig(setup, { number, storePort: store?.port });
     const log = createLog({ level: level ?? config.log.level, format: 'pretty', replica: name });
     const joined = memory && { fleet: memory.connector(name) };
     daemons.push(await owner.open(name, startDaemon({ config, log, testUrl: `${target}/ip`, ...joined })));
@@ -201,12 +181,8 @@ async function demoFleet({
   const addresses = daemons.map((daemon) => daemon.addresses);
   const taken = addresses.flatMap((used, index) => describeTakenPorts(flags, { ...used, target }, index + 1));
   for (const line of new Set(taken)) terminal.print(line);
-  for (const line of introduceFleet(addresses, {
-    targetUrl: target,
-    members: flags.members,
-    store,
-  }))
-    terminal.print(line);
+  const facts = { targetUrl: target, members: flags.members, store };
+  for (const line of introduceFleet(addresses, facts)) terminal.print(line);
   await signalled;
   return EXIT.fine;
 }
@@ -249,13 +225,6 @@ async function story(
 
 function targetOf(sandbox: Sandbox): string {
   return `http://${TARGET_NAME}:${sandbox.target.port}`;
-}
-
-function printGoodbye(terminal: Terminal): void {
-  terminal.print('');
-  terminal.print(
-    'The demo has ended. To use your account, write a configuration (README.md shows one), then noria check and noria run.',
-  );
 }
 
 async function openDemoSandbox({ members, dead, slow, story, targetPort }: DemoFlags): Promise<Sandbox> {
@@ -371,13 +340,8 @@ function hostOption(text: string): string {
   throw new InvalidArgumentError('Expected an address without a port, for example 0.0.0.0.');
 }
 
-interface SandboxFlags {
-  readonly port: number;
-  readonly extractPort: number;
-  readonly targetPort: number;
-  readonly members: number;
-  readonly dead: number;
-  readonly slow: number;
+interface SandboxFlags
+  extends Readonly<Record<'port' | 'extractPort' | 'targetPort' | 'members' | 'dead' | 'slow', number>> {
   readonly pace?: number;
   readonly scenario?: string;
 }
@@ -390,21 +354,9 @@ export const sandboxCommand = command({
     ['--port <port>', 'port of the service; 0 takes a free port', ANY_PORT],
     ['--extract-port <port>', 'port of the extraction server for short-pure; 0 takes a free port', ANY_PORT],
     ['--target-port <port>', 'port of the target site; 0 takes a free port', ANY_PORT],
-    [
-      '--members <count>',
-      'number of proxies that exist at a time for each instance',
-      { read: integerOption(1, 1_000), fallback: 20 },
-    ],
-    [
-      '--dead <fraction>',
-      'fraction of proxies that are dead when drawn, 0 to 1',
-      { read: fractionOption, fallback: 0 },
-    ],
-    [
-      '--slow <fraction>',
-      'fraction of proxies with a delay of 2 s, 0 to 1',
-      { read: fractionOption, fallback: 0 },
-    ],
+    ['--members <count>', 'number of proxies that exist at a time for each instance', MEMBERS],
+    ['--dead <fraction>', 'fraction of proxies that are dead when drawn, 0 to 1', FRACTION],
+    ['--slow <fraction>', 'fraction of proxies with a delay of 2 s, 0 to 1', FRACTION],
     [
       '--pace <ms>',
       'minimum time in ms between two calls (default: the minimum of each operation)',

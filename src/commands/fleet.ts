@@ -24,40 +24,15 @@ import type { PaceStore } from '../state/pace-file.ts';
 import { command } from './command.ts';
 import { CONFIG_FLAG, readConfig } from './config.ts';
 import { roughSeconds } from './status.ts';
-import { formatTable } from './table.ts';
-import { languageOfTerminal, type Terminal } from './terminal.ts';
+import { formatTable, numbers } from './table.ts';
+import { languageOfTerminal, printResult, type Terminal } from './terminal.ts';
 
 interface FleetFlags {
   readonly config?: string;
   readonly json?: boolean;
 }
 
-interface FleetReport {
-  readonly name: string;
-  readonly replicas: readonly (ReplicaStatus & { readonly drew: number })[];
-  readonly sources: readonly FleetSource[];
-  readonly sessions: number;
-  /** How the configurations of the norias differ from this one, for each instance that both have. */
-  readonly differences: readonly { readonly replica: string; readonly difference: string }[];
-  /** What is wrong with the data in the store. */
-  readonly warnings: readonly string[];
-}
-
-interface FleetSource {
-  readonly name: string;
-  readonly members: number;
-  readonly quarantined: number;
-  readonly paused: boolean;
-  readonly halted: boolean;
-  readonly refusal: ServiceRefusal | null;
-  /**
-   * The norias that draw nothing because the service refused their own call. The other norias of the fleet may draw.
-   */
-  readonly refusedReplicas: readonly (ServiceRefusal & { readonly replica: string })[];
-  readonly calling: boolean;
-  readonly nextCallSeconds: number;
-  readonly waiting: number;
-}
+type FleetReport = Awaited<ReturnType<typeof readReport>>;
 
 interface ServiceRefusal {
   readonly reason: string;
@@ -84,14 +59,13 @@ async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<void> {
   const store = await connectStore(config.fleet, holdingClock, systemRandom);
   try {
     const report = await readReport(config, config.fleet.name, store);
-    if (flags.json === true) terminal.print(JSON.stringify(report, undefined, 2));
-    else for (const line of formatReport(report, terminal)) terminal.print(line);
+    printResult(terminal, flags, report, () => formatReport(report, terminal));
   } finally {
     await store.close();
   }
 }
 
-async function readReport(config: Config, name: string, store: FleetStore): Promise<FleetReport> {
+async function readReport(config: Config, name: string, store: FleetStore) {
   const { countSessions, readInstance } = await import('../fleet/redis/read-fleet.ts');
   const { readReplicas } = await import('../fleet/redis/beat-exchange.ts');
   const { RedisPaceStore } = await import('../fleet/redis/pace-store.ts');
@@ -109,7 +83,7 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
     .flatMap(({ members }) => members)
     .filter(({ left }) => left === undefined);
   const replicas = await readReplicas(store);
-  const sourceReports = config.sources.map(async (source): Promise<FleetSource> => {
+  const sourceReports = config.sources.map(async (source) => {
     const key = paceKey(callOf(config, source));
     const { paused = [], reports = [] } = states.get(key) ?? {};
     const suspension = suspensionOf(reports, key, now);
@@ -122,6 +96,7 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
       paused: paused.includes(key) || suspension?.phase === 'paused',
       halted: suspension?.phase === 'halted',
       refusal,
+      // those that draw nothing because the service refused their own call; the others may draw
       refusedReplicas: replicas.flatMap(({ name: replica, refusals = [] }) =>
         refusals
           .filter((refused) => refused.source === key && refused.reason !== refusal?.reason)
@@ -162,18 +137,14 @@ function statusOf({ name, version, clients, lastSeenSeconds }: ReplicaStatus): R
   return { name, version, clients, lastSeenSeconds };
 }
 
-function differencesIn(config: Config, replicas: readonly StoredReplica[]): FleetReport['differences'] {
+function differencesIn(config: Config, replicas: readonly StoredReplica[]) {
   const own = fleetInstances(config).map(({ key, settings }) => ({ source: key, ...settings }));
   return replicas.flatMap(({ name: replica, instances = [] }) =>
     differencesOf(own, instances).map((difference) => ({ replica, difference })),
   );
 }
 
-function readPace(
-  pace: PaceStore,
-  key: string,
-  { intervalMs }: SourceConfig,
-): Promise<Pick<FleetSource, 'calling' | 'nextCallSeconds' | 'waiting'>> {
+function readPace(pace: PaceStore, key: string, { intervalMs }: SourceConfig) {
   return pace.change(key, (entry, now) => ({
     result: {
       calling: entry?.call?.fate === 'pending',
@@ -198,9 +169,9 @@ function formatReport(
       replicas,
       [
         { title: 'NORIA', cell: (replica) => replica.name },
-        { title: 'CLIENTS', align: 'right', cell: ({ clients }) => String(clients) },
-        { title: 'DREW', align: 'right', cell: ({ drew }) => formatCount(drew, 'member') },
-        { title: 'SEEN', align: 'right', cell: ({ lastSeenSeconds: seconds }) => `${seconds} s ago` },
+        numbers('CLIENTS', ({ clients }) => clients),
+        numbers('DREW', ({ drew }) => formatCount(drew, 'member')),
+        numbers('SEEN', ({ lastSeenSeconds: seconds }) => `${seconds} s ago`),
         { title: 'VERSION', cell: ({ version }) => version, optional: true },
       ],
       columns,
@@ -210,10 +181,10 @@ function formatReport(
       sources,
       [
         { title: 'SOURCE', cell: (source) => source.name },
-        { title: 'MEMBERS', align: 'right', cell: ({ members }) => String(members) },
-        { title: 'QUARANTINED', align: 'right', cell: ({ quarantined }) => String(quarantined) },
-        { title: 'NEXT CALL', align: 'right', cell: nextCall },
-        { title: 'WAITING', align: 'right', cell: ({ waiting }) => formatCount(waiting, 'noria') },
+        numbers('MEMBERS', ({ members }) => members),
+        numbers('QUARANTINED', ({ quarantined }) => quarantined),
+        numbers('NEXT CALL', nextCall),
+        numbers('WAITING', ({ waiting }) => formatCount(waiting, 'noria')),
       ],
       columns,
     ),
@@ -232,7 +203,7 @@ function formatReport(
   ];
 }
 
-function nextCall({ paused, halted, calling, nextCallSeconds }: FleetSource): string {
+function nextCall({ paused, halted, calling, nextCallSeconds }: FleetReport['sources'][number]): string {
   if (paused) return 'paused';
   if (halted) return 'halted';
   if (calling) return 'calling';

@@ -1,13 +1,20 @@
 /** The commands that ask a running noria what its clients requested: `why`, `usage` and `sites`. */
-import type { RequestJson, SiteJson, UsageJson } from '../admin/schemas.ts';
+import {
+  type RequestJson,
+  requestSchema,
+  type SiteJson,
+  siteSchema,
+  type UsageJson,
+  usageSchema,
+} from '../admin/schemas.ts';
 import { faultTexts, type Language } from '../core/chinese.ts';
 import { parseDuration } from '../core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import { formatBytes } from '../core/words.ts';
 import { ADMIN_FLAGS, type AdminFlags, openAdminClient, TOKEN_HELP } from './admin-client.ts';
 import { command, integerOption } from './command.ts';
-import { formatTable } from './table.ts';
-import { languageOfTerminal, type Terminal } from './terminal.ts';
+import { formatTable, numbers } from './table.ts';
+import { languageOfTerminal, printResult, type Terminal } from './terminal.ts';
 
 interface WhyFlags extends AdminFlags {
   readonly user?: string;
@@ -53,14 +60,16 @@ export const whyCommand = command({
     const filter = { target, user, session, tag, member, since, failed: failed === true ? '1' : undefined };
     const query = new URLSearchParams({ limit: String(limit) });
     for (const [name, value] of Object.entries(filter)) if (value !== undefined) query.set(name, value);
-    const requests = await openAdminClient(flags, terminal).requests(query);
-    if (flags.json === true) terminal.print(JSON.stringify(requests, undefined, 2));
-    else for (const line of formatRequests(requests, terminal)) terminal.print(line);
+    const requests = await openAdminClient(flags, terminal).get(
+      `/api/requests?${query}`,
+      requestSchema.array(),
+    );
+    printResult(terminal, flags, requests, () => formatRequests(requests, terminal));
   },
 });
 
 /** Tells each request in one line, followed by a line for each member that was tried. */
-export function formatRequests(requests: readonly RequestJson[], terminal: Terminal): string[] {
+function formatRequests(requests: readonly RequestJson[], terminal: Terminal): string[] {
   const language = languageOfTerminal(terminal);
   if (requests.length === 0) return [language === 'en' ? 'no such request' : '没有这样的请求'];
   return requests.flatMap((request) => tell(request, language));
@@ -129,13 +138,12 @@ export const usageCommand = command({
       terminal.write(await client.usageCsv(query));
       return;
     }
-    const rows = await client.usage(query);
-    if (flags.json === true) terminal.print(JSON.stringify(rows, undefined, 2));
-    else for (const line of formatUsage(rows, flags.by, terminal.columns)) terminal.print(line);
+    const rows = await client.get(`/api/usage?${query}`, usageSchema.array());
+    printResult(terminal, flags, rows, () => formatUsage(rows, flags.by, terminal.columns));
   },
 });
 
-export function formatUsage(rows: readonly UsageJson[], by: UsageFlags['by'], columns: number): string[] {
+function formatUsage(rows: readonly UsageJson[], by: UsageFlags['by'], columns: number): string[] {
   if (rows.length === 0) return ['nothing was used'];
   const cost = (row: UsageJson) => {
     const answered = row.requests - row.failed;
@@ -145,18 +153,13 @@ export function formatUsage(rows: readonly UsageJson[], by: UsageFlags['by'], co
     rows,
     [
       { title: by.toUpperCase(), cell: ({ name }) => (name === '' ? '-' : name) },
-      { title: 'REQUESTS', align: 'right', cell: ({ requests }) => String(requests) },
-      { title: 'FAILED', align: 'right', cell: ({ failed }) => String(failed) },
-      { title: 'UP', align: 'right', cell: ({ bytesUp }) => formatBytes(bytesUp) },
-      { title: 'DOWN', align: 'right', cell: ({ bytesDown }) => formatBytes(bytesDown) },
-      { title: 'MEMBERS', align: 'right', cell: ({ members }) => String(members) },
-      {
-        title: 'SPEND',
-        align: 'right',
-        optional: true,
-        cell: ({ spend }) => (spend === 0 ? '' : money(spend)),
-      },
-      { title: 'PER ANSWER', align: 'right', optional: true, cell: cost },
+      numbers('REQUESTS', ({ requests }) => requests),
+      numbers('FAILED', ({ failed }) => failed),
+      numbers('UP', ({ bytesUp }) => formatBytes(bytesUp)),
+      numbers('DOWN', ({ bytesDown }) => formatBytes(bytesDown)),
+      numbers('MEMBERS', ({ members }) => members),
+      numbers('SPEND', ({ spend }) => (spend === 0 ? '' : money(spend)), true),
+      numbers('PER ANSWER', cost, true),
     ],
     columns,
   );
@@ -177,29 +180,24 @@ export const sitesCommand = command({
   examples: ['sites', 'sites --json | jq .[0].bannedExits'],
   help: `A site is a registrable domain, or what a rule of \`targets\` names.\n${TOKEN_HELP}`,
   run: async ({ terminal }, flags: SitesFlags) => {
-    const sites = await openAdminClient(flags, terminal).sites();
-    if (flags.json === true) terminal.print(JSON.stringify(sites, undefined, 2));
-    else for (const line of formatSites(sites, terminal.columns)) terminal.print(line);
+    const sites = await openAdminClient(flags, terminal).get('/api/sites', siteSchema.array());
+    printResult(terminal, flags, sites, () => formatSites(sites, terminal.columns));
   },
 });
 
-export function formatSites(sites: readonly SiteJson[], columns: number): string[] {
+function formatSites(sites: readonly SiteJson[], columns: number): string[] {
   if (sites.length === 0) return ['no site was visited'];
   return formatTable<SiteJson>(
     sites,
     [
       { title: 'SITE', cell: ({ name }) => name },
-      { title: 'USES', align: 'right', cell: ({ uses }) => String(uses) },
-      { title: 'BANS', align: 'right', cell: ({ bans }) => String(bans) },
-      { title: 'BANNED', align: 'right', cell: ({ bannedExits }) => String(bannedExits) },
-      { title: 'USABLE', align: 'right', cell: ({ usableExits }) => String(usableExits) },
-      {
-        title: 'SPACING',
-        align: 'right',
-        cell: ({ spacingMs }) => (spacingMs === 0 ? '-' : `${spacingMs / 1000} s`),
-      },
+      numbers('USES', ({ uses }) => uses),
+      numbers('BANS', ({ bans }) => bans),
+      numbers('BANNED', ({ bannedExits }) => bannedExits),
+      numbers('USABLE', ({ usableExits }) => usableExits),
+      numbers('SPACING', ({ spacingMs }) => (spacingMs === 0 ? '-' : `${spacingMs / 1000} s`)),
       { title: 'NEXT SLOT', cell: ({ nextSlotAt }) => nextSlotAt?.slice(11, 19) ?? 'none' },
-      { title: 'DRAWS', align: 'right', optional: true, cell: ({ draws }) => String(draws) },
+      numbers('DRAWS', ({ draws }) => draws, true),
     ],
     columns,
   );

@@ -17,7 +17,6 @@ const SCHEME = /^(https?|socks5h?):\/\//i;
 /** The words after which gateways expect the name of a session, longest first. */
 const SESSION_WORD = /(sessionid|session|sessid|sid)([-_.=])([A-Za-z0-9]+)/i;
 
-/** Returns the lines to print; undefined if the text is none of these forms. */
 export async function otherForm(given: string): Promise<readonly string[] | undefined> {
   return gatewayOf(given) ?? (existsSync(given) ? await listOf(given) : undefined);
 }

@@ -30,7 +30,7 @@ import { command, integerOption } from './command.ts';
 import { otherForm } from './link-forms.ts';
 import { type CallSettings, callWithinPace, dropText } from './service.ts';
 import { formatTable } from './table.ts';
-import type { Terminal } from './terminal.ts';
+import { printResult, type Terminal } from './terminal.ts';
 
 interface LinkFlags {
   readonly count: number;
@@ -68,15 +68,15 @@ export const linkCommand = command({
   run: ({ terminal }, url: string, flags: LinkFlags) => showLink(url, flags, terminal),
 });
 
-async function showLink(given: string, { count, json }: LinkFlags, terminal: Terminal): Promise<void> {
+async function showLink(given: string, flags: LinkFlags, terminal: Terminal): Promise<void> {
   const text = given === '-' ? (await terminal.readHidden('link: ')).trim() : given;
   const other = await otherForm(text);
   if (other !== undefined) {
-    for (const line of json === true ? [JSON.stringify(other)] : other) terminal.print(line);
+    printResult(terminal, flags, other, () => other, 0);
     return;
   }
   const url = readUrl(text);
-  const call = callOfUrl(url, count);
+  const call = callOfUrl(url, flags.count);
   const known = configuredLink(call.instance, terminal);
   const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder(terminal) };
   const intervalMs = Math.max(MIN_SPACING_MS, known?.source?.intervalMs ?? 0);
@@ -90,8 +90,7 @@ async function showLink(given: string, { count, json }: LinkFlags, terminal: Ter
     terminal,
   );
   const facts = linkFacts(url, answer);
-  if (json === true) terminal.print(JSON.stringify(facts, undefined, 2));
-  else for (const line of linkReport(facts)) terminal.print(line);
+  printResult(terminal, flags, facts, () => linkReport(facts));
 }
 
 /** No message quotes the URL, because it contains keys. */
@@ -162,33 +161,7 @@ function ownFolder({ env }: Terminal): string {
   throw new NoriaError('state-unwritable', `the folder ${folder} ${what}; remove it`);
 }
 
-interface LinkFacts {
-  readonly recognised: {
-    readonly format: string;
-    readonly list: string | undefined;
-    readonly address: string | undefined;
-    readonly expiry: RecognisedExpiry | undefined;
-    readonly exitIp: string | undefined;
-    readonly location: readonly string[];
-    readonly success: { readonly field: string; readonly value: string } | undefined;
-  };
-  readonly count: number;
-  readonly dropped: Readonly<Record<string, number>>;
-  readonly entries: readonly ShownEntry[];
-  /** Whether an entry has a private address. The pool accepts such an entry only with `pool.allowPrivateAddresses`. */
-  readonly hasPrivate: boolean;
-  readonly source: string;
-  readonly variables: Readonly<Record<string, string>>;
-}
-
-interface ShownEntry {
-  readonly address: string;
-  readonly protocol: string;
-  readonly life: string;
-  readonly exitIp?: string;
-  readonly location?: string;
-  readonly credentials?: true;
-}
+type LinkFacts = ReturnType<typeof linkFacts>;
 
 const SHOWN = 3;
 const COUNT_PARAM = /([?&](?:num|count|n|qty|size|number|nums|limit|extract_num|pack_num)=)(\d{1,3})(?=&|$)/i;
@@ -199,7 +172,7 @@ const KIND_WORDS: Readonly<Record<ExpiryKind, string>> = {
   epoch: 'Unix time',
 };
 
-export function linkFacts(url: Secret, answer: DecodedLink): LinkFacts {
+function linkFacts(url: Secret, answer: DecodedLink) {
   const { recognised, entries, dropped } = answer;
   const { parts } = recognised ?? {};
   const { source, variables } = sourceOf(url, answer);
@@ -216,13 +189,14 @@ export function linkFacts(url: Secret, answer: DecodedLink): LinkFacts {
     count: entries.length,
     dropped,
     entries: entries.slice(0, SHOWN).map(shownEntry),
+    // the pool accepts such an entry only with `pool.allowPrivateAddresses`
     hasPrivate: entries.some(({ host }) => isPrivateAddress(host)),
     source,
     variables,
   };
 }
 
-export function linkReport(facts: LinkFacts): string[] {
+function linkReport(facts: LinkFacts): string[] {
   const { recognised, count, dropped, entries, source, variables, hasPrivate } = facts;
   const { format, list, address, expiry, exitIp, location, success } = recognised;
   const rows: readonly (readonly [part: string, found: string])[] = [
@@ -263,14 +237,14 @@ export function linkReport(facts: LinkFacts): string[] {
   ];
 }
 
-function shownEntry({ host, port, protocol, lifetimeMs, exitIp, location, login }: DrawnEntry): ShownEntry {
+function shownEntry({ host, port, protocol, lifetimeMs, exitIp, location, login }: DrawnEntry) {
   return {
     address: host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`,
     protocol: protocol ?? 'http',
     life: lifeText(lifetimeMs),
-    ...(exitIp === undefined ? {} : { exitIp }),
-    ...(location === undefined ? {} : { location }),
-    ...(login === undefined ? {} : { credentials: true }),
+    exitIp,
+    location,
+    credentials: login === undefined ? undefined : true,
   };
 }
 

@@ -115,7 +115,7 @@ async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Owne
   return new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs: () => timeoutMs });
 }
 
-export function requireSuccess(
+function requireSuccess(
   operation: CodeScope,
   answer: { readonly code: string; readonly message: string },
 ): void {
@@ -127,14 +127,14 @@ export function requireSuccess(
   });
 }
 
-export function sourceNamed(config: Config, name: string): SourceConfig {
+function sourceNamed(config: Config, name: string): SourceConfig {
   const source = config.sources.find((candidate) => candidate.name === name);
   if (source !== undefined) return source;
   const known = config.sources.map((candidate) => candidate.name).join(', ');
   throw new NoriaError('bad-usage', `${config.file} has no source ${name}; its sources are: ${known}`);
 }
 
-export function callSettingsOf(config: Config): CallSettings {
+function callSettingsOf(config: Config): CallSettings {
   return {
     timeoutMs: config.service.timeoutMs,
     stateDir: config.state?.dir,
@@ -144,7 +144,7 @@ export function callSettingsOf(config: Config): CallSettings {
   };
 }
 
-export function pacedAs(config: Config, source: SourceConfig): PacedAddress {
+function pacedAs(config: Config, source: SourceConfig): PacedAddress {
   return { ...callOf(config, source), intervalMs: source.intervalMs };
 }
 
@@ -164,7 +164,7 @@ export function dropText(reason: string): string {
   return DROP_REASONS[reason] ?? reason;
 }
 
-export function printRecords(
+function printRecords(
   records: readonly Readonly<Record<string, string | number | boolean>>[],
   { fields, json }: { readonly fields: readonly string[]; readonly json: boolean },
   terminal: Terminal,

@@ -30,7 +30,6 @@ const MAX_REPLICAS = 100;
 const MAX_SESSIONS = 100_000;
 const MAX_PAGES = 1_000_000;
 const WEEK_SECONDS = 604_800;
-/** The lifetimes that the advice tries, in minutes. */
 const TIMESPANS = [1, 3, 5];
 
 interface SimulateFlags {
@@ -228,7 +227,6 @@ function momentsIn(path: string): number[] {
 
 const UNITS: Readonly<Record<string, number>> = { s: 60, m: 1, h: 1 / 60 };
 
-/** Reads a rate as requests per minute. */
 function readRate(text: string): number {
   const [, number, unit = 'm'] = /^(\d+(?:\.\d+)?)(?:\/([smh]))?$/.exec(text) ?? [];
   const perMinute = Number(number) * (UNITS[unit] ?? Number.NaN);

@@ -16,7 +16,7 @@ import {
   TOKEN_HELP,
 } from './admin-client.ts';
 import { command } from './command.ts';
-import { type Column, cutToWidth, displayWidth, formatTable, wrapText } from './table.ts';
+import { type Column, cutToWidth, displayWidth, formatTable, numbers, wrapText } from './table.ts';
 import { EXIT, languageOfTerminal, type Terminal } from './terminal.ts';
 
 interface StatusFlags extends AdminFlags {
@@ -146,7 +146,6 @@ interface StatusFormat {
   readonly now: number;
   readonly colour: boolean;
   readonly columns: number;
-  /** The language of the readiness, and of the reasons and advice of the sources. */
   readonly language: Language;
 }
 
@@ -244,13 +243,13 @@ function formatSources(sources: readonly SourceStatus[], format: StatusFormat): 
         title: 'STATE',
         cell: (source) => paint(STATE_STYLES[source.state] ?? 'reset', stateWord(source)),
       },
-      { title: 'USABLE', align: 'right', cell: ({ ready, size }) => `${ready}/${size}` },
-      { title: 'NEXT DRAW', align: 'right', cell: (source) => nextDraw(source, now) },
-      { title: 'DRAWN', align: 'right', cell: ({ drawn }) => String(drawn) },
-      { title: 'USED', align: 'right', cell: ({ used }) => String(used) },
-      { title: 'WASTED', align: 'right', cell: ({ unused }) => String(unused) },
-      { title: 'QUOTA', align: 'right', cell: ({ quota }) => String(quota.remaining ?? ''), optional: true },
-      { title: 'BUDGET', align: 'right', cell: formatBudget, optional: true },
+      numbers('USABLE', ({ ready, size }) => `${ready}/${size}`),
+      numbers('NEXT DRAW', (source) => nextDraw(source, now)),
+      numbers('DRAWN', ({ drawn }) => drawn),
+      numbers('USED', ({ used }) => used),
+      numbers('WASTED', ({ unused }) => unused),
+      numbers('QUOTA', ({ quota }) => quota.remaining ?? '', true),
+      numbers('BUDGET', formatBudget, true),
       { title: 'PRODUCT', cell: ({ product }) => product, optional: true },
     ],
     columns,
@@ -301,24 +300,15 @@ export function formatMembers(
       { title: 'SOURCE', cell: ({ source }) => source },
       { title: 'STATE', cell: ({ state }) => paint(STATE_STYLES[state] ?? 'reset', state) },
       { title: 'LIFE', cell: (member) => paint('cyan', life(member)) },
-      {
-        title: 'LEFT',
-        align: 'right',
-        cell: ({ remainingSeconds: s }) => (s === null ? '?' : roughSeconds(s)),
-      },
+      numbers('LEFT', ({ remainingSeconds: s }) => (s === null ? '?' : roughSeconds(s))),
       { title: 'LOCATION', cell: ({ location }) => oneLine(location ?? ''), optional: true },
-      { title: 'OPEN', align: 'right', cell: ({ openTunnels }) => String(openTunnels), optional: true },
-      { title: 'USES', align: 'right', cell: ({ uses }) => String(uses), optional: true },
-      { title: 'FAULTS', align: 'right', cell: ({ faults }) => String(faults), optional: true },
+      numbers('OPEN', ({ openTunnels }) => openTunnels, true),
+      numbers('USES', ({ uses }) => uses, true),
+      numbers('FAULTS', ({ faults }) => faults, true),
       ...(members.some(({ bannedBy }) => bannedBy.length > 0)
         ? [{ title: 'BANNED BY', cell: ({ bannedBy }: MemberJson) => bannedBy.join(', '), optional: true }]
         : []),
-      {
-        title: 'LATENCY',
-        align: 'right',
-        cell: ({ latencyMs: ms }) => (ms === null ? '' : `${Math.round(ms)} ms`),
-        optional: true,
-      },
+      numbers('LATENCY', ({ latencyMs: ms }) => (ms === null ? '' : `${Math.round(ms)} ms`), true),
       ...(members.some(({ drawnBy }) => typeof drawnBy === 'string') ? [DRAWN_BY] : []),
       { title: 'PROTOCOL', cell: ({ protocol }) => protocol, optional: true },
     ],
@@ -340,7 +330,6 @@ function lifeBar(remainingSeconds: number | null, fullSeconds: number): string {
   return `${'█'.repeat(eighths >> 3)}${PARTIAL_CELLS[eighths & 7] ?? ''}`.padEnd(BAR_CELLS, '·');
 }
 
-/** Returns when the source draws next. A source in the state `ready` draws only when members are missing. */
 function nextDraw({ nextCallAt, state }: SourceStatus, now: number): string {
   if (nextCallAt === null) return '-';
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;

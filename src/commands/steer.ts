@@ -2,7 +2,7 @@
  * The commands that steer a running noria through its admin API: `members`, `sessions`, `pause`, `resume`, `refill` and
  * `reload`.
  */
-import type { SessionJson } from '../admin/schemas.ts';
+import { type SessionJson, sessionSchema } from '../admin/schemas.ts';
 import { translate } from '../core/chinese.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
 import { nearest } from '../core/nearest.ts';
@@ -16,8 +16,8 @@ import {
 } from './admin-client.ts';
 import { command } from './command.ts';
 import { formatMembers, roughSeconds } from './status.ts';
-import { formatTable } from './table.ts';
-import { languageOfTerminal, type Terminal } from './terminal.ts';
+import { formatTable, numbers } from './table.ts';
+import { languageOfTerminal, printResult, type Terminal } from './terminal.ts';
 
 interface SteerFlags extends AdminFlags {
   readonly json?: boolean;
@@ -48,7 +48,7 @@ async function listMembers(flags: SteerFlags, terminal: Terminal): Promise<void>
   const { source } = flags;
   if (source !== undefined) await requireKnownSource(source, client);
   const members = (await client.members()).filter((member) => (source ?? member.source) === member.source);
-  print(terminal, flags, members, () => formatMembers(members, terminal));
+  printResult(terminal, flags, members, () => formatMembers(members, terminal));
 }
 
 async function evictMember(id: string | undefined, flags: SteerFlags, terminal: Terminal): Promise<void> {
@@ -63,8 +63,17 @@ async function evictMember(id: string | undefined, flags: SteerFlags, terminal: 
       'use --source only to list members; "noria members evict" takes one ID',
     );
   const client = openAdminClient(flags, terminal);
-  await withKnown(client.evictMember(id), `the daemon at ${client.origin} has no member ${id}`);
-  print(terminal, flags, { evicted: id }, () => [`member ${id} is evicted; its open tunnels continue`], 0);
+  await withKnown(
+    client.change('POST', ['members', id, 'evict']),
+    `the daemon at ${client.origin} has no member ${id}`,
+  );
+  printResult(
+    terminal,
+    flags,
+    { evicted: id },
+    () => [`member ${id} is evicted; its open tunnels continue`],
+    0,
+  );
 }
 
 export const sessionsCommand = command({
@@ -94,8 +103,8 @@ export const sessionsCommand = command({
 });
 
 async function listSessions(flags: SteerFlags, terminal: Terminal): Promise<void> {
-  const sessions = await openAdminClient(flags, terminal).sessions();
-  print(terminal, flags, sessions, () => formatSessions(sessions, terminal.columns));
+  const sessions = await openAdminClient(flags, terminal).get('/api/sessions', sessionSchema.array());
+  printResult(terminal, flags, sessions, () => formatSessions(sessions, terminal.columns));
 }
 
 function formatSessions(sessions: readonly SessionJson[], columns: number): string[] {
@@ -105,9 +114,9 @@ function formatSessions(sessions: readonly SessionJson[], columns: number): stri
     [
       { title: 'SESSION', cell: ({ id }) => id },
       { title: 'MEMBER', cell: ({ member }) => member ?? '-' },
-      { title: 'USES', align: 'right', cell: ({ uses }) => String(uses) },
-      { title: 'IDLE', align: 'right', cell: ({ idleSeconds }) => roughSeconds(idleSeconds) },
-      { title: 'EXPIRES IN', align: 'right', cell: ({ expiresInSeconds }) => roughSeconds(expiresInSeconds) },
+      numbers('USES', ({ uses }) => uses),
+      numbers('IDLE', ({ idleSeconds }) => roughSeconds(idleSeconds)),
+      numbers('EXPIRES IN', ({ expiresInSeconds }) => roughSeconds(expiresInSeconds)),
     ],
     columns,
   );
@@ -125,13 +134,15 @@ async function changeSession(
     );
   const client = openAdminClient(flags, terminal);
   const change =
-    verb === 'rotate' ? client.rotateSession(id, flags.close === true) : client.forgetSession(id);
+    verb === 'rotate'
+      ? client.change('POST', ['sessions', id, verb], { close: flags.close === true })
+      : client.change('DELETE', ['sessions', id]);
   await withKnown(change, `the daemon at ${client.origin} has no session ${id}`);
   const [done, sentence] =
     verb === 'rotate'
       ? ['rotated', `session ${id} moves to another member with its next connection`]
       : ['forgotten', `session ${id} is forgotten`];
-  print(terminal, flags, { [done]: id }, () => [sentence], 0);
+  printResult(terminal, flags, { [done]: id }, () => [sentence], 0);
 }
 
 const SOURCE_VERBS = {
@@ -154,7 +165,7 @@ export const sourceCommand = (verb: keyof typeof SOURCE_VERBS) =>
       const { reason, advice } = source;
       const [why, todo] = [reason, advice ?? ''].map((text) => translate(text, languageOfTerminal(terminal)));
       const lines = [`${name} is ${stateWord(source)}: ${why}`, ...(advice === null ? [] : [`  ${todo}`])];
-      print(terminal, flags, source, () => lines);
+      printResult(terminal, flags, source, () => lines);
     },
   });
 
@@ -164,7 +175,7 @@ async function commandSource(
   client: AdminClient,
 ): Promise<SourceStatus> {
   try {
-    await client.commandSource(name, verb);
+    await client.change('POST', ['sources', name, verb]);
   } catch (error) {
     if (hasCode(error, 'not-found')) await requireKnownSource(name, client);
     throw error;
@@ -197,7 +208,7 @@ async function reload(terminal: Terminal, flags: SteerFlags): Promise<void> {
   const { applied, ...answer } = await openAdminClient(flags, terminal).reload();
   const { changed, restart, warnings } = answer;
   const what = changed.length === 0 ? 'nothing changed' : `changed: ${changed.join(', ')}`;
-  print(terminal, flags, answer, () => [
+  printResult(terminal, flags, answer, () => [
     `configuration ${applied ? 'reloaded' : 'accepted'}; ${what}`,
     ...(applied
       ? []
@@ -209,20 +220,8 @@ async function reload(terminal: Terminal, flags: SteerFlags): Promise<void> {
   if (flags.json !== true) for (const warning of warnings) terminal.printError(`warning: ${warning}`);
 }
 
-/** @throws NoriaError not-found with `message` if the admin API knows no such member or session. */
 async function withKnown(change: Promise<void>, message: string): Promise<void> {
   await change.catch((error: unknown) => {
     throw hasCode(error, 'not-found') ? new NoriaError('not-found', message) : error;
   });
-}
-
-function print(
-  terminal: Terminal,
-  { json }: SteerFlags,
-  answer: unknown,
-  lines: () => readonly string[],
-  indent = 2,
-): void {
-  for (const line of json === true ? [JSON.stringify(answer, undefined, indent)] : lines())
-    terminal.print(line);
 }

@@ -11,7 +11,6 @@ import type { Sandbox } from '../sandbox/sandbox.ts';
 interface StoryOptions {
   readonly proxy: string;
   readonly page: string;
-  /** The URL of the target, whose name only members resolve. */
   readonly target: string;
   readonly sandbox: Pick<Sandbox, 'members' | 'kill'>;
   readonly control: Pick<AdminBackend, 'members'>;
@@ -135,7 +134,6 @@ interface StoryAnswer {
   readonly attempts: number;
 }
 
-/** Sends one absolute-form request on a new connection, as curl does. */
 async function ask(
   proxy: string,
   url: string,

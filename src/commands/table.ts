@@ -12,6 +12,15 @@ export interface Column<Row> {
   readonly optional?: boolean;
 }
 
+/** A column of numbers. */
+export function numbers<Row>(
+  title: string,
+  value: (row: Row) => string | number,
+  optional = false,
+): Column<Row> {
+  return { title, align: 'right', cell: (row) => String(value(row)), optional };
+}
+
 interface FormattedColumn {
   readonly width: number;
   readonly cells: readonly string[];
@@ -78,7 +87,6 @@ export function wrapText(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** Returns the number of terminal columns that a text takes. A wide East Asian character takes two. */
 export function displayWidth(text: string): number {
   let width = 0;
   for (const character of stripVTControlCharacters(text)) width += WIDE.test(character) ? 2 : 1;

@@ -40,6 +40,18 @@ export function languageOfTerminal({ env }: Pick<Terminal, 'env'>): Language {
   return languageOf(env['LC_ALL'] || env['LC_MESSAGES'] || env['LANG']);
 }
 
+/** Prints a result in lines, or with `--json` as JSON for other programs. */
+export function printResult(
+  terminal: Pick<Terminal, 'print'>,
+  { json }: { readonly json?: boolean },
+  result: unknown,
+  lines: () => readonly string[],
+  indent = 2,
+): void {
+  for (const line of json === true ? [JSON.stringify(result, undefined, indent)] : lines())
+    terminal.print(line);
+}
+
 export function exitCodeOf(error: unknown): number {
   return error instanceof NoriaError ? (EXIT_OF[error.code] ?? EXIT.failed) : EXIT.failed;
 }
@@ -72,7 +84,6 @@ export function openTerminal(): Terminal {
   return processTerminal;
 }
 
-/** The exit code that a shell reports for a process that SIGPIPE ended. */
 const SIGPIPE_EXIT = 141;
 
 const processTerminal: Terminal = {

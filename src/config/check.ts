@@ -50,7 +50,6 @@ class Cleaner {
     this.#problems = problems;
   }
 
-  /** Returns the value without its invalid parts. `undefined` if the rest is invalid, too. */
   value(schema: unknown, tree: Tree, path: string): Tree | undefined {
     const input = inputOf(schema);
     // each union of the schema has two branches: the first for a text, the second for other values
@@ -148,7 +147,6 @@ function below(path: string, key: string): string {
   return path === '' ? key : `${path}.${key}`;
 }
 
-/** Describes a valid value for the path: `expected a duration, for example 10s`. */
 export function expectedAt(path: string, tree?: Tree): string {
   if (path === '') return `expected a map with the keys ${Object.keys(SCHEMA.shape).join(', ')}`;
   const field = fieldAt(path);

@@ -94,7 +94,6 @@ export interface GatewaySource extends SourceBase {
 export interface ListSource extends SourceBase, Pick<FileSource, 'answer'> {
   readonly product: 'list';
   readonly url: Secret | undefined;
-  /** The absolute path of the list. */
   readonly file: string | undefined;
   readonly refreshMs: number;
   readonly rotate: (NonNullable<FileSource['rotate']> & { readonly check: string }) | undefined;

@@ -314,7 +314,6 @@ const FULL_WIDTH = new Map([
 ]);
 const QUOTED_OR_COMMENT = /"[^"]*"?|'[^']*'?|#.*/g;
 
-/** Finds the first full-width character in a text. Returns its index, and a message that says what to type. */
 export function fullWidthIn(text: string): { readonly index: number; readonly message: string } | undefined {
   const index = text.search(/[：，、“”‘’｛｝［］【】－＃\u3000]/);
   const [name, typed] = FULL_WIDTH.get(text.charAt(index)) ?? [];
@@ -416,7 +415,6 @@ export interface TreeMap {
 
 export type Path = readonly (string | number)[];
 
-/** The path as text, for messages: `sources[0].params.adr`. */
 export function pathText(path: Path): string {
   return path
     .map((part, index) => (typeof part === 'number' ? `[${part}]` : index === 0 ? part : `.${part}`))

@@ -22,15 +22,12 @@ export interface Field {
    */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
-  /** The default, as written in YAML; `undefined` if there is none. */
   readonly fallback: unknown;
-  /** For a key without a default: what applies if the key is missing. */
   readonly otherwise: string | undefined;
   /** For the shapes `map` and `choice`, the keys of the map. For `maps`, the keys of each map in the list. */
   readonly keys: readonly string[];
 }
 
-/** All keys, in the order of the schema. */
 export const FIELDS: readonly Field[] = fieldsOf(SCHEMA, '');
 
 /** The parameters of all operations. None of them is a secret. */

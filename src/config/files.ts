@@ -21,10 +21,6 @@ export const systemFiles: ConfigFiles = {
   isWorldReadable: (path) => (statSync(path).mode & READABLE_BY_OTHERS) !== 0,
 };
 
-/**
- * Returns why the system cannot read a file, and what to do.
- * @param file - what the message calls the file if it does not exist.
- */
 export function whyUnreadable(error: unknown, file = 'the file'): string {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT'
     ? `${file} does not exist; check the path`
@@ -49,10 +45,6 @@ export function findDefaultFile(): string | undefined {
   return DEFAULT_FILES.find((candidate) => existsSync(candidate));
 }
 
-/**
- * Reads the files that one configuration names. Reports files that noria cannot read, and secrets that other users
- * can read.
- */
 export class FileReader {
   readonly #configFile: string;
   readonly #files: ConfigFiles;
@@ -66,7 +58,6 @@ export class FileReader {
     this.#problems = problems;
   }
 
-  /** Resolves a path that is relative to the folder of the configuration file. */
   absolute(path: string): string {
     return resolve(dirname(this.#configFile), path);
   }
@@ -96,7 +87,6 @@ export class FileReader {
     return undefined;
   }
 
-  /** @returns undefined if noria cannot read the file; `problems` then says why. */
   readText(path: string, file: string, { isSecret }: { readonly isSecret: boolean }): string | undefined {
     const absolute = this.absolute(file);
     try {

@@ -10,7 +10,6 @@ export function required<S extends z.ZodType>(schema: S, about: string): S {
   return schema;
 }
 
-/** @param otherwise - what applies if the key is missing. */
 export function optional<S extends z.ZodType>(
   schema: S,
   about: string,
@@ -21,7 +20,6 @@ export function optional<S extends z.ZodType>(
   return key;
 }
 
-/** @param fallback - the default, as written in YAML. */
 export function given<S extends z.ZodType>(schema: S, fallback: z.input<S>, about: string): z.ZodPrefault<S> {
   const key = z.prefault(schema, fallback);
   KEY_NOTES.add(key, { about });
@@ -43,7 +41,6 @@ type SectionOf<S extends Shape> = {
 };
 const OFF = oneOf(['off']);
 
-/** The schema of a map that allows only the keys of `shape`. */
 export function section<S extends Shape>(shape: S) {
   const durations = new Set(Object.keys(shape).filter((key) => isDuration(unwrapKey(shape[key]))));
   return z.strictObject(shape).transform((value) => {
@@ -57,7 +54,6 @@ export function sectionOrOff<S extends z.ZodType>(schema: S) {
   return z.union([OFF, schema]).transform((value) => (value === 'off' ? undefined : (value as z.output<S>)));
 }
 
-/** Returns the schema of a key without the wrapper that `optional` or `given` adds. */
 export function unwrapKey(schema: unknown): unknown {
   return isOptionalKey(schema) ? schema.unwrap() : schema;
 }

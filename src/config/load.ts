@@ -15,7 +15,6 @@ import { resolveConfig } from './resolve.ts';
 import { checkWarnings } from './warnings.ts';
 
 interface LoadOptions {
-  /** The environment variables for references such as `${NAME}`. Default: those of the process. */
   readonly env?: Environment;
   readonly files?: ConfigFiles;
 }

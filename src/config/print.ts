@@ -22,7 +22,6 @@ export function printConfig(config: Config): string {
   return new Document(written, { schema: 'failsafe' }).toString({ lineWidth: 0 });
 }
 
-/** Returns the value as the file has it. Ignores keys of the value that the schema does not have. */
 function write(schema: unknown, value: unknown): unknown {
   const input = inputOf(schema);
   if (isScalar(input)) return value === undefined ? undefined : input.scalarType.write(value);

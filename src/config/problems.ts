@@ -25,7 +25,6 @@ export class ConfigError extends NoriaError {
   }
 }
 
-/** Formats a problem as `noria.yaml:4:3: pool.tarket: unknown key`, with the excerpt on the next lines. */
 export function formatProblem(file: string, { line, column, path, message, excerpt }: Problem): string {
   const position = line === 0 ? file : `${file}:${line}:${column}`;
   const head = [position, path, message].filter((part) => part !== '').join(': ');

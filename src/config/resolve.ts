@@ -182,7 +182,6 @@ function checkSourceNames({ sources, listeners, targets }: CheckedConfig, proble
   }
 }
 
-/** The addresses that the configuration gives to noria, with their paths. */
 function ownAddresses({
   listeners,
   admin,

@@ -53,7 +53,10 @@ export type Duration = Scalar<number> & { readonly unit: 'ms' };
 const DURATION_PATTERN = '^(0|[0-9]+(ms|s|m|h))$';
 const MAX_TEXT_BYTES = 255;
 
-export function scalar<T>(scalarType: ScalarType<T>): Scalar<T> {
+export function scalar<T>(
+  spec: Pick<ScalarType<T>, 'expected' | 'read'> & Partial<ScalarType<T>>,
+): Scalar<T> {
+  const scalarType: ScalarType<T> = { json: { type: 'string' }, quoted: 'always', write: String, ...spec };
   const codec = z.codec(z.string(), z.custom<T>(), {
     decode(text, context) {
       const reading = scalarType.read(text);
@@ -78,12 +81,10 @@ export function whole(from: number, to: number): Scalar<number> {
   return scalar({
     expected: `a whole number from ${from} to ${to}`,
     json: { type: 'integer', minimum: from, maximum: to },
-    quoted: 'always',
     read(text) {
       if (!/^[+-]?\d{1,15}$/.test(text)) return { wrong: 'is not a whole number' };
       return inRange(Number(text), { from, to }, String);
     },
-    write: String,
   });
 }
 
@@ -95,7 +96,6 @@ export function rate(): Scalar<number> {
     expected: 'a number of requests a second, minute or hour: 10/s, 100/m or 1000/h',
     example: '10/s',
     json: { type: 'string', pattern: '^[1-9]\\d{0,5}/[smh]$' },
-    quoted: 'always',
     read(text) {
       const [, count, unit = ''] = /^([1-9]\d{0,5})\/([smh])$/.exec(text) ?? [];
       const seconds = RATE_UNITS[unit];
@@ -124,7 +124,6 @@ export function byteSize(): Scalar<number> {
     expected: 'a size of at least 1KiB, in KiB, MiB, GiB or TiB',
     example: '5GiB',
     json: { type: 'string', pattern: '^\\d{1,6}([KMGT]iB)$' },
-    quoted: 'always',
     read(text) {
       const [, count, unit] = /^(\d{1,6})([KMGT]iB)$/.exec(text) ?? [];
       if (count === undefined || unit === undefined) return { wrong: 'is not a size' };
@@ -143,29 +142,26 @@ export function amount(): Scalar<number> {
     expected: 'a number from 0 to 1000000, with at most 6 decimals',
     example: '0.02',
     json: { type: 'number', minimum: 0, maximum: 1_000_000 },
-    quoted: 'always',
     read(text) {
       if (!/^\d{1,7}(?:\.\d{1,6})?$/.test(text)) return { wrong: 'is not such a number' };
       return inRange(Number(text), { from: 0, to: 1_000_000 }, String);
     },
-    write: String,
   });
 }
 
 export function duration(fromMs: number, toMs = DAY_MS): Duration {
-  const type: ScalarType<number> = {
+  const type = scalar<number>({
     expected: `a duration from ${formatDuration(fromMs)} to ${formatDuration(toMs)}`,
     example: '10s',
     json: { type: 'string', pattern: DURATION_PATTERN },
-    quoted: 'always',
     read(text) {
       const ms = parseDuration(text);
       if (ms !== undefined) return inRange(ms, { from: fromMs, to: toMs }, formatDuration);
       return { wrong: /^\d+$/.test(text) ? 'has no unit' : 'is not a duration' };
     },
     write: formatDuration,
-  };
-  return Object.assign(scalar(type), { unit: 'ms' } as const);
+  });
+  return Object.assign(type, { unit: 'ms' } as const);
 }
 
 function inRange(
@@ -182,10 +178,8 @@ export function flag(): Scalar<boolean> {
   return scalar({
     expected: 'true or false',
     json: { type: 'boolean' },
-    quoted: 'always',
     read: (text) =>
       text === 'true' || text === 'false' ? { value: text === 'true' } : { wrong: 'is not a boolean' },
-    write: String,
   });
 }
 
@@ -193,14 +187,12 @@ export function oneOf<const Word extends string>(words: readonly Word[]): Scalar
   return scalar({
     expected: words.length === 1 ? `${words[0]}` : `one of ${words.join(', ')}`,
     json: { enum: words },
-    quoted: 'always',
     read(text) {
       const value = words.find((word) => word === text);
       if (value !== undefined) return { value };
       const meant = nearest(text, words);
       return { wrong: `is not a known value${meant === undefined ? '' : ` (did you mean ${meant}?)`}` };
     },
-    write: (word) => word,
   });
 }
 
@@ -249,7 +241,6 @@ export function text(rules: TextRules): Scalar<string> {
       const wrong = wrongText(given, rules);
       return wrong === undefined ? { value: given } : { wrong };
     },
-    write: (value) => value,
   });
 }
 
@@ -266,10 +257,7 @@ export function zone(): Scalar<string> {
   return scalar({
     expected: 'an offset from UTC such as +08:00, or Z',
     example: '"+08:00"',
-    json: { type: 'string' },
-    quoted: 'always',
     read: (given) => (isZone(given) ? { value: given } : { wrong: 'is not a zone' }),
-    write: (value) => value,
   });
 }
 
@@ -286,7 +274,6 @@ export function baseAddress(): Scalar<string> {
       if (url.value.search + url.value.hash !== '') return { wrong: 'has a query or a fragment' };
       return { value: url.value.origin + url.value.pathname.replace(/^((?:\/+[^/]+)*)\/*$/, '$1') };
     },
-    write: (value) => value,
   });
 }
 
@@ -300,7 +287,6 @@ export function pageAddress(): Scalar<string> {
       const url = readUrl(given);
       return 'wrong' in url ? url : { value: url.value.href };
     },
-    write: (value) => value,
   });
 }
 
@@ -333,8 +319,6 @@ export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
         ? 'host:port, [v6]:port, host:24000-24019 (a port range) or fd:3 (an inherited socket)'
         : 'host:port or [v6]:port',
     example: '127.0.0.1:8888',
-    json: { type: 'string' },
-    quoted: 'always',
     read(given) {
       const reading = readListenAddress(given);
       if ('wrong' in reading || ports === 'range') return reading;
@@ -355,7 +339,6 @@ export function portNumbers(): Scalar<PortNumbers> {
   return scalar<PortNumbers>({
     expected: 'a range of ports such as 24000-24019, or one port',
     json: { type: ['string', 'integer'], pattern: '^[0-9]+(-[0-9]+)?$' },
-    quoted: 'always',
     read(given) {
       const reading = readListenAddress(`127.0.0.1:${given}`);
       if ('wrong' in reading)
@@ -372,10 +355,7 @@ export function network(): Scalar<string> {
   return scalar({
     expected: 'a network in CIDR form, or an address',
     example: '192.0.2.0/24',
-    json: { type: 'string' },
-    quoted: 'always',
     read: (given) => (isCidr(given) ? { value: given } : { wrong: 'is neither a network nor an address' }),
-    write: (value) => value,
   });
 }
 
@@ -384,8 +364,6 @@ export function denyTarget(): Scalar<string> {
   return scalar({
     expected:
       'private, smtp, a host, a pattern such as *.example.com, a network in CIDR form, or ports such as :25 or :6000-6010',
-    json: { type: 'string' },
-    quoted: 'always',
     read(given) {
       const rule = parseTargetRule(given);
       if (rule === undefined) return { wrong: wrongTargetRule(given) };
@@ -396,7 +374,6 @@ export function denyTarget(): Scalar<string> {
         ? { value: given }
         : { wrong: `is not a known set (did you mean ${meant}?)` };
     },
-    write: (value) => value,
   });
 }
 
@@ -405,8 +382,6 @@ export function sitePattern(): Scalar<string> {
   return scalar({
     expected: 'a host, an IP address, or a pattern such as *.example.com',
     example: 'shop.example',
-    json: { type: 'string' },
-    quoted: 'always',
     read(given) {
       const rule = parseTargetRule(given);
       if (rule === undefined) return { wrong: wrongTargetRule(given) };
@@ -414,7 +389,6 @@ export function sitePattern(): Scalar<string> {
       const address = rule.kind === 'network' && !given.includes('/') ? hostPort(given, 1)?.host : undefined;
       return address === undefined ? { wrong: 'names no host' } : { value: address };
     },
-    write: (value) => value,
   });
 }
 
@@ -557,8 +531,6 @@ export function sentinelAddress(): Scalar<SentinelAddress> {
   return scalar<SentinelAddress>({
     expected: 'host:port or [v6]:port',
     example: '"10.0.0.1:26379"',
-    json: { type: 'string' },
-    quoted: 'always',
     read(given) {
       const address = parseHostPort(given, SENTINEL_PORT);
       return address === undefined ? { wrong: 'is not host:port' } : { value: address };

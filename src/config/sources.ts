@@ -42,7 +42,6 @@ const SERVICE_KEYS: Readonly<Record<string, string>> = {
   host: 'remove it: the url contains the host',
   baseUrl: 'remove it: the url contains the address',
 };
-/** Keys that only some products can have. */
 const PRODUCTS_OF_KEY: Readonly<Record<string, readonly SourceProduct[]>> = {
   url: ['link', 'list'],
   urlFile: ['link', 'list'],
@@ -75,7 +74,6 @@ interface SourceContext {
   readonly size: number;
   readonly checkUrl: string | undefined;
   readonly problems: Problems;
-  /** Resolves a path that is relative to the folder of the configuration file. */
   readonly absolute: (path: string) => string;
 }
 

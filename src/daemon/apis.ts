@@ -24,7 +24,6 @@ interface ApisOptions {
 export interface Apis {
   readonly admin: ServerSlot<AdminConfig>;
   readonly proxyPool: ServerSlot<ProxyPoolSettings>;
-  /** Returns the bound addresses of the APIs that are open. */
   readonly addresses: () => readonly BoundAddress[];
 }
 
@@ -69,7 +68,6 @@ class ServerSlot<Settings> {
     this.#listen = listen;
   }
 
-  /** The address on which the server listens; undefined without a server. */
   get address(): { readonly host: string; readonly port: number } | undefined {
     return this.#server && { host: this.#server.host, port: this.#server.port };
   }

@@ -32,9 +32,7 @@ interface DaemonOptions {
   readonly random?: Random;
   /** The clock that processes share, beside `clock`. Default: the clock of this machine since its boot. */
   readonly boot?: BootClock;
-  /** Reads the configuration file again and applies it. The admin API calls it. Absent if there is no file. */
   readonly reload?: AdminBackend['reload'];
-  /** File descriptors of inherited listening sockets (`fd:3`). */
   readonly inheritedFds?: ReadonlySet<number>;
   /**
    * Connects this noria to a fleet that the configuration does not contain. If absent, noria joins the fleet of the
@@ -72,7 +70,6 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 
 interface DaemonState {
   config: Config;
-  /** While noria shuts down: the time in epoch ms until which open tunnels may continue. Undefined otherwise. */
   drainEndsAt: number | undefined;
 }
 
@@ -91,10 +88,8 @@ export class Daemon {
   readonly control: AdminBackend;
   /** Resolves with `workers-failed` when noria can no longer serve clients. The caller must then close this noria. */
   readonly failed: Promise<NoriaError>;
-  /** The configuration with which this noria started. Some of its keys stay in force until a restart. */
   readonly startConfig: Config;
   readonly #running: RunningDaemon;
-  /** Settles when the reload in progress has ended. */
   #reloading: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | undefined;
   #cutConnections = 0;
@@ -119,7 +114,6 @@ export class Daemon {
     return this.#running.state.config;
   }
 
-  /** The bound addresses, each as `host:port`. */
   get addresses(): {
     readonly listeners: readonly string[];
     readonly admin: string | undefined;
@@ -188,7 +182,6 @@ export class Daemon {
     return changesForRestart(this.startConfig, next);
   }
 
-  /** @param deadline - the monotonic moment at which noria closes the tunnels that are still open. */
   async #drainAndClose(deadline: number): Promise<void> {
     const { parts, owner, clock } = this.#running;
     const drained = parts.plane.drain();

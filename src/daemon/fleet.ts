@@ -26,10 +26,8 @@ import type { SharedCount } from '../refill/source-statistics.ts';
 import type { SourceStatus } from '../refill/status.ts';
 import { createTimekeeper } from '../state/moment.ts';
 
-/** Connects one noria to its fleet. */
 export interface FleetConnector {
   readonly name: string;
-  /** The name of this noria, unique in the fleet. */
   readonly replica: string;
   open(options: ConnectOptions): Promise<FleetPool>;
 }
@@ -48,15 +46,11 @@ interface FleetOptions {
   readonly bus: EventBus;
   readonly pool: Pool;
   readonly sources: SourceKeys;
-  /** Executes a source command that the operator gave to another noria of the fleet. */
   readonly onCommand: (command: SourceCommand) => void;
-  /** Called when another noria of the fleet reports how the service answered a call of that noria. */
   readonly onReport: (report: SourceReport) => void;
   readonly instances: () => readonly FleetInstance[];
-  /** Why an address cannot be a member; undefined if it can. */
   readonly refuses: (host: string, port: number) => string | undefined;
   readonly clients: () => number;
-  /** Returns the sources that do not draw, because the service has refused the last call of this noria for them. */
   readonly refusals: () => readonly SourceRefusal[];
   readonly callTimeoutMs: () => number;
 }
@@ -66,10 +60,8 @@ type FleetStatus = NonNullable<Status['fleet']>;
 export interface Fleet {
   readonly shared: FleetPool;
   readonly replica: Replica;
-  /** Returns the counter of the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
   status(): FleetStatus;
-  /** Returns the data about the fleet that the snapshot stores for the next start of noria. */
   record(): unknown;
 }
 
@@ -110,14 +102,12 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
   };
 }
 
-/** Connects a noria to a fleet with a store. */
 export function storeConnector(config: FleetConfig): FleetConnector {
   const { name, replica = randomReplicaName() } = config;
   return {
     name,
     replica,
     async open({ restored, clock, random, bus, ...rest }) {
-      // Loads the client library of the store only here, so that a noria without a store never loads it.
       const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
       return new RedisSharedPool({
         address: storeAddressOf(config),

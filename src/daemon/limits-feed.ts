@@ -10,7 +10,6 @@ interface LimitsFeedOptions {
   readonly clock: Clock;
   readonly config: () => Config;
   readonly ledger: Pick<Ledger, 'usage'>;
-  /** The number of norias that serve these users, this one included. */
   readonly replicas: () => number;
   readonly send: (usedToday: UsedToday) => void;
 }

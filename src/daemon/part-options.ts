@@ -43,7 +43,6 @@ const UNKNOWN_LIFETIME_MS = 600_000;
 /** A member of a list lives until it leaves the list: each reading renews this lifetime. */
 const LIST_LIFETIME_MS = 30 * DAY_MS;
 
-/** Returns the call that draws from the source, without the number of members: each draw adds this number. */
 export function callOf(config: Config, source: SourceConfig): CountlessCall {
   switch (source.product) {
     case 'link':
@@ -95,10 +94,6 @@ function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall,
   };
 }
 
-/**
- * Returns the function that opens connections to the service through the front proxy; undefined if no front proxy is
- * configured.
- */
 export function serviceTunnel(
   { service: { via } }: Config,
   guard: LoopGuard,
@@ -106,7 +101,6 @@ export function serviceTunnel(
   return via && ((server, done) => openFrontTunnel({ front: via, server, guard }, done));
 }
 
-/** The guard of a command that calls the service without a daemon. */
 export function guardOfCommand(config: Config): LoopGuard {
   return { mark: makeMark(), ownAddresses: () => configuredAddresses(config) };
 }
@@ -168,7 +162,6 @@ export function workersOf({ workers }: Config): number {
   return workers === 'auto' ? availableParallelism() : workers;
 }
 
-/** @param started - the configuration with which noria started. */
 export function changesForRestart(started: Config, next: Config): string[] {
   const keys = {
     'state.dir': [started.state, next.state],

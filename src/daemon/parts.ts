@@ -64,9 +64,7 @@ interface PartsContext {
   readonly drainEndsAt: () => number | undefined;
   readonly fleet: FleetConnector | undefined;
   readonly inheritedFds: ReadonlySet<number>;
-  /** The mark of this noria in a CONNECT to a front proxy. */
   readonly mark: string;
-  /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
   readonly testUrl: string;
 }
@@ -189,14 +187,12 @@ async function openFleet(
   return fleet;
 }
 
-/** Returns the number of client connections. */
 export function clientsOf({ listeners }: DataPlane): number {
   return listeners.reduce((sum, { connections }) => sum + connections, 0);
 }
 
 type ServingParts = Pick<Parts, 'pool' | 'refiller' | 'fleet'>;
 
-/** Opens the parts that serve clients, and the health checks of members. */
 async function openServing(
   context: PartsContext,
   parts: ServingParts,
@@ -252,7 +248,6 @@ async function openPlane(
   });
 }
 
-/** Opens the parts through which operators and programs see and control noria. */
 async function openControl(
   context: PartsContext,
   parts: ServingParts & Pick<Parts, 'plane' | 'faults' | 'ledger'>,

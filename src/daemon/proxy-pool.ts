@@ -20,13 +20,10 @@ export interface ProxyPoolSettings {
   readonly host: string;
   readonly port: number;
   readonly ports: PortRange;
-  /** The users and the allowed client addresses of the listener whose ports proxyPool offers. */
   readonly access: Pick<ListenerConfig, 'users' | 'allow'>;
-  /** The only source whose members the listener uses; undefined: it uses all sources. */
   readonly source: string | undefined;
   /** The names of the sources whose HTTP members may refuse CONNECT. */
   readonly withoutConnect: readonly string[];
-  /** The maximum time in ms for which a request for a port may wait for a member. */
   readonly waitMs: number;
 }
 
@@ -111,9 +108,6 @@ function identify(
   return identity instanceof NoriaError ? identity : identity.user;
 }
 
-/**
- * Returns the ports of one user. Each port is a session of the pool; clients that connect to the port use this session.
- */
 export function portsOf(
   user: string,
   settings: Pick<ProxyPoolSettings, 'source' | 'withoutConnect'>,

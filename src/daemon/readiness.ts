@@ -13,18 +13,13 @@ import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';
 import type { Fleet } from './fleet.ts';
 
-/** The facts that decide the readiness. Durations are in ms. */
 export interface ReadinessFacts {
   readonly now: number;
-  /** While noria shuts down: the time in epoch ms until which open tunnels may continue. Undefined otherwise. */
   readonly drainEndsAt: number | undefined;
   readonly listenerCount: number;
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** How many client requests have failed through every tried member since the last successful request. */
   readonly failedRequests: number;
-  /** The maximum time in ms for which a client may wait for a member. */
   readonly clientWaitMs: number;
-  /** The maximum duration of a draw in ms. */
   readonly drawTimeoutMs: number;
   readonly sources: readonly SourceStatus[];
   /**
@@ -36,7 +31,6 @@ export interface ReadinessFacts {
 
 interface ReadinessSince {
   readonly state: Readiness['state'];
-  /** The monotonic moment at which the state began. */
   readonly since: number;
 }
 
@@ -73,7 +67,6 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
   };
 }
 
-/** The problems whose reason contains a number that grows, such as a duration. */
 const GROWING_REASONS: ReadonlySet<ReadinessProblem['kind']> = new Set(['requests-failing', 'draw-late']);
 
 /**
@@ -87,7 +80,6 @@ export function isSameReadiness(one: Readiness, other: Readiness): boolean {
   return key(one) === key(other);
 }
 
-/** Problems that prevent noria from serving any client, whatever the state of the sources. */
 function fatalProblems({ drainEndsAt, listenerCount, workers }: ReadinessFacts): ReadinessProblem[] {
   if (drainEndsAt !== undefined) {
     const end = new Date(drainEndsAt).toISOString();
@@ -169,10 +161,6 @@ function isCausedByStore({ code }: SourceStatus, { storeLost }: ReadinessFacts):
   return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
 }
 
-/**
- * Decides the state of a noria without fatal problems, and the reason for this state.
- * @param problems - the problems of the sources, and those that `limitingProblems` found.
- */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
   const usable = sources.reduce((sum, { ready }) => sum + ready, 0);
   const has = (source: SourceStatus) =>
@@ -244,7 +232,6 @@ interface ReadinessOptions {
   readonly bus: EventBus;
   readonly refiller: Pick<Refiller, 'sources'>;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
-  /** Returns the time in epoch ms until which open tunnels may continue; undefined before a shutdown. */
   readonly drainEndsAt: () => number | undefined;
   /** Returns the time limits of a client's wait and of a draw. Called for each check: a reload may change them. */
   readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
@@ -280,7 +267,6 @@ export class ReadinessMonitor {
     this.#arm();
   }
 
-  /** Decides and returns the readiness. Emits `readiness.changed` if the state or the problems have changed. */
   check(sources = this.#options.refiller.sources()): Readiness {
     const before = this.#verdict;
     const verdict = decideReadiness(this.#facts(sources), before);

@@ -71,11 +71,6 @@ export function evictOwnMembers(
   warn(`noria removes ${formatCount(own.length, 'member')} of the snapshot: ${addresses} noria's own`);
 }
 
-/**
- * Saves the snapshot after changes, until the caller disposes the result.
- *
- * @param parts - for each part of the snapshot, its name and the function that returns its content.
- */
 export function keepSnapshot(
   file: Pick<SnapshotFile, 'addPart' | 'save' | 'saveSoon'>,
   parts: Readonly<Record<string, () => unknown>>,

@@ -13,11 +13,9 @@ interface SourceFaultsOptions {
    * Stops the pool from picking members of the source. Clients see `reason`. If `reason` is undefined, ends the block.
    */
   readonly block: (source: string, reason: string | undefined) => void;
-  /** Makes the dialer forget which members refused the credentials of the source. */
   readonly resetRefusals: (source: string) => void;
 }
 
-/** The time in ms for which a source stays blocked before noria tries its members again. */
 const RETRY_MS = 60_000;
 
 interface KnownFault extends Pick<SourceFault, 'reason' | 'advice'> {
@@ -33,7 +31,6 @@ export class SourceFaults {
     this.#options = options;
   }
 
-  /** Returns the fault of the source, also while noria tries the source again. */
   of(source: string): Pick<SourceFault, 'reason' | 'advice'> | undefined {
     return this.#known.get(source);
   }
