@@ -1,9 +1,7 @@
 /**
- * One attempt: connects to a member, performs the member's handshake, and ends with a connection to the target or with
- * a failure. An attempt owns its socket and its deadline until it ends.
- *
- * An attempt opens a second connection to the same member if the member requires credentials, refuses CONNECT for a
- * plain HTTP request, or fails a pipelined handshake. An attempt reports exactly once, or not at all after `cancel`.
+ * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or a failure.
+ * It connects to the same member again if that requires credentials, refuses CONNECT for a plain request, or fails a
+ * pipelined handshake. It reports exactly once, or not at all after `cancel`.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -41,110 +39,70 @@ export interface AttemptTask {
   readonly lease: Lease;
   readonly request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
   readonly hedge: boolean;
-  /**
-   * The time limit for connection and handshake together. If the attempt connects to the same member again, the limit
-   * includes the second connection.
-   */
+  /** Of connection and handshake together, and of a second connection to the same member. */
   readonly timeoutMs: number;
   readonly warm?: TakenConnection | undefined;
 }
 
-/** A connection to the target: the result of a successful attempt. The receiver owns the socket. */
 export interface RawConnection {
   readonly kind: 'accepted';
   readonly at: number;
   /**
-   * The attempt has removed its listeners from the socket. The socket may be flowing: the owner must add a 'data'
-   * listener or pause the socket in the same tick, otherwise bytes are lost. The attempt does not pause the socket,
-   * because a pause costs two system calls.
+   * It may be flowing: add a 'data' listener or pause it in the same tick, or bytes are lost. The attempt does not
+   * pause it, because that costs two system calls.
    */
   readonly socket: Socket;
-  /** The bytes that the member sent after its answer to the handshake. They are for the client. */
   readonly early: Buffer;
   readonly forwardMode: ForwardMode;
-  /**
-   * Only with `forwardMode: 'absolute'`: the HTTP status with which the member refused CONNECT for the same request.
-   */
+  /** Only in absolute form: the status with which the member refused CONNECT for the same request. */
   readonly connectStatus?: number | undefined;
-  /**
-   * Only with `forwardMode: 'absolute'`: whether noria opened the connection before the attempt. The member may have
-   * closed such a connection in the meantime.
-   */
+  /** Only in absolute form: opened before the attempt, so the member may have closed it in the meantime. */
   readonly isWarm: boolean;
-  /**
-   * The credentials that the member accepted. With `forwardMode: 'absolute'`: the credentials to send with the request.
-   * Undefined: no credentials.
-   */
+  /** What the member accepted, or what to send with a request in absolute form. */
   readonly login: PreparedLogin | undefined;
 }
 
-/**
- * The phases of an attempt. `connect`: until TCP, and TLS if used, are established. `answer`: from noria's request to
- * the member's answer.
- */
 export type AttemptPhase = 'connect' | 'answer' | 'done';
 
 export interface AttemptFailure {
   readonly kind: 'failed';
   readonly fault: FaultCode;
   readonly phase: AttemptPhase;
-  /** The cause as a short text without data from outside: `status 502`, `ECONNREFUSED`. */
+  /** `status 502`, `ECONNREFUSED`: no data from outside. */
   readonly detail: string;
-  /** Whether the cause is that this machine is out of sockets, ports or memory. */
   readonly local: boolean;
   readonly targetRefused: boolean;
-  /**
-   * Whether the member requires credentials that noria has but does not send yet: noria first finds out whether most
-   * members require credentials.
-   */
+  /** noria has credentials that it does not send before most members require them. */
   readonly withheld: boolean;
-  /**
-   * Why the front proxy did not connect noria to the member. Absent if the front proxy did, or if there is no front
-   * proxy.
-   */
   readonly frontFailure?: FrontFailure | undefined;
   readonly ms: number;
 }
 
-type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'frontFailure'>;
-
-const NO_NOTES: FailureNotes = { targetRefused: false, withheld: false };
-/**
- * The part of the timeout that TCP and TLS together may take. With the default timeout, the kernel repeats a lost SYN
- * twice in this time: after 1 s and after 3 s.
- */
+/** With the default timeout, the kernel repeats a lost SYN twice in this time: after 1 s and after 3 s. */
 const CONNECT_SHARE = 0.8;
 
 export class Attempt {
   readonly lease: Lease;
   readonly hedge: boolean;
   readonly memory: SourceMemory;
-  /** The monotonic moment at which the attempt was created. The owner calls `start` directly afterwards. */
   readonly startedAt: number;
   readonly #parts: AttemptParts;
   readonly #task: AttemptTask;
   readonly #report: (attempt: Attempt, result: RawConnection | AttemptFailure) => void;
-  #phase: AttemptPhase = 'connect';
+  phase: AttemptPhase = 'connect';
   #socket: Socket | undefined;
   #handshake: Handshake | undefined;
   #mode: HandshakeMode = 'plain';
   #deadline: Deadline | undefined;
-  #login: PreparedLogin | undefined;
+  login: PreparedLogin | undefined;
   #forwardMode: ForwardMode = 'direct';
   #tcpConnected = false;
   #connectStatus: number | undefined;
-  /**
-   * Whether the connection was opened before the attempt, and the member has sent nothing on it since the attempt
-   * began.
-   */
+  /** Opened before the attempt, and the member has sent nothing on it since. */
   #isWarm = false;
-  /** When the attempt began to open the current connection. Undefined for a connection opened before the attempt. */
   #connectStartedAt: number | undefined;
   #sentAt = 0;
-  /**
-   * Set when a trial of pipelining has failed. Pipelining was the cause if the plain handshake that follows takes less
-   * than this number of ms.
-   */
+  /** After a failed trial: pipelining was the cause if the plain handshake takes less than this. */
   #maxPlainMs: number | undefined;
 
   constructor(
@@ -165,20 +123,10 @@ export class Attempt {
     return this.#parts.clock.monotonic() - this.startedAt;
   }
 
-  /** The time saved by a connection that noria opened before the attempt; 0 without such a connection. */
   get savedMs(): number {
     return this.#task.warm?.savedMs ?? 0;
   }
 
-  get login(): PreparedLogin | undefined {
-    return this.#login;
-  }
-
-  get phase(): AttemptPhase {
-    return this.#phase;
-  }
-
-  /** Starts the attempt. If the member's protocol cannot address the target, it reports before `start` returns. */
   start(): void {
     const { warm, request } = this.#task;
     if (this.lease.protocol === 'socks4' && !socks4CanReach(request.target)) {
@@ -192,7 +140,7 @@ export class Attempt {
   }
 
   cancel(): void {
-    if (this.#phase === 'done') return;
+    if (this.phase === 'done') return;
     this.#end();
     this.#closeSocket();
   }
@@ -224,9 +172,9 @@ export class Attempt {
   }
 
   #begin(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
-    this.#login = login;
+    this.login = login;
     this.#forwardMode = forwardMode;
-    this.#phase = 'connect';
+    this.phase = 'connect';
     this.#tcpConnected = false;
     this.#isWarm = false;
     this.#connectStartedAt = undefined;
@@ -251,14 +199,14 @@ export class Attempt {
   #setDeadline(now: number): void {
     const { timeoutMs } = this.#task;
     let limitMs = timeoutMs - (now - this.startedAt);
-    if (this.#phase === 'connect') limitMs = Math.min(limitMs, timeoutMs * CONNECT_SHARE);
+    if (this.phase === 'connect') limitMs = Math.min(limitMs, timeoutMs * CONNECT_SHARE);
     else if (this.#mode === 'trial') limitMs = Math.min(limitMs, this.memory.pipelining.silenceMs);
     this.#deadline = this.#parts.deadlines.set(limitMs, this.#onDeadline, now);
   }
 
   readonly #onDeadline = (): void => {
     const now = this.#parts.clock.monotonic();
-    if (this.#phase === 'connect') {
+    if (this.phase === 'connect') {
       if (this.#failAtFront()) return;
       if (this.#tcpConnected) this.#fail('member-silent', 'TLS handshake timed out');
       else this.#fail('member-unreachable', 'connection timed out');
@@ -286,14 +234,10 @@ export class Attempt {
     else this.#request(this.#handshake.opening, now);
   };
 
-  /**
-   * Sends the first message on the established connection. `message` is undefined if noria has to wait for the member
-   * first.
-   */
   #request(message: string | Buffer | undefined, now: number): void {
     const socket = this.#socket;
     if (socket === undefined) return;
-    this.#phase = 'answer';
+    this.phase = 'answer';
     this.#tcpConnected = true;
     this.#sentAt = now;
     if (this.#mode === 'trial') {
@@ -332,16 +276,15 @@ export class Attempt {
   readonly #onClose = (): void => {
     if (this.#failAtFront()) return;
     const code = closeCode(this.#socket);
-    if (this.#phase === 'answer') this.#failHandshake(code);
+    if (this.phase === 'answer') this.#failHandshake(code);
     else if (!this.#tcpConnected) this.#fail('member-unreachable', code);
     else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
   };
 
-  /** Fails the attempt and returns true if the front proxy did not connect noria to the member. */
   #failAtFront(): boolean {
     const frontFailure = frontFailureOf(this.#socket, this.elapsedMs);
     if (frontFailure === undefined) return false;
-    this.#fail(faultOfFrontFailure(frontFailure), frontFailure.detail, { ...NO_NOTES, frontFailure });
+    this.#fail(faultOfFrontFailure(frontFailure), frontFailure.detail, { frontFailure });
     return true;
   }
 
@@ -354,16 +297,16 @@ export class Attempt {
       return;
     }
     if (refusal.fault === 'member-auth') {
-      const login = credentials.refused(this.lease.member, this.#login);
+      const login = credentials.refused(this.lease.member, this.login);
       if (login !== undefined) {
         this.#reconnect(login, this.#forwardMode);
         return;
       }
-      withheld = credentials.hasOthers(this.#login);
+      withheld = credentials.hasOthers(this.login);
     } else if (refusal.noConnect === true && this.#canUseAbsoluteForm()) {
       if (forwardMode.connectRefused(this.lease.member, this.#task.request.target.port)) {
         this.#connectStatus = refusal.status;
-        this.#reconnect(this.#login, 'absolute');
+        this.#reconnect(this.login, 'absolute');
         return;
       }
     }
@@ -371,22 +314,19 @@ export class Attempt {
     this.#fail(refusal.fault, refusal.detail, { targetRefused, withheld });
   }
 
-  /**
-   * Whether the member may have misread a pipelined handshake. Such a member has not checked the login, so its refusal
-   * does not show that the login is wrong.
-   */
+  /** Such a member has not checked the login, so its refusal does not show that the login is wrong. */
   #mayBeMisread({ fault }: HandshakeFailure): boolean {
-    return fault === 'member-protocol' || (fault === 'member-auth' && this.#login !== undefined);
+    return fault === 'member-protocol' || (fault === 'member-auth' && this.login !== undefined);
   }
 
   #endTrial(maxPlainMs = Number.POSITIVE_INFINITY): void {
     this.#maxPlainMs = maxPlainMs;
-    this.#reconnect(this.#login, this.#forwardMode);
+    this.#reconnect(this.login, this.#forwardMode);
   }
 
   #failHandshake(detail: string): void {
     if (this.#mode === 'trial') this.#endTrial();
-    else if (this.#isWarm) this.#reconnect(this.#login, this.#forwardMode);
+    else if (this.#isWarm) this.#reconnect(this.login, this.#forwardMode);
     else this.#fail('member-closed', detail);
   }
 
@@ -403,7 +343,7 @@ export class Attempt {
     this.#end();
     this.#removeListeners(socket);
     const at = this.#parts.clock.monotonic();
-    const login = this.#login;
+    const login = this.login;
     const forwardMode = this.#forwardMode;
     if (this.lease.protocol === 'socks5') this.#learnPipelining(at - this.#sentAt);
     if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login, at);
@@ -417,22 +357,27 @@ export class Attempt {
     const { member } = this.lease;
     pipelining.accepted(member, this.#mode, ms);
     if (this.#mode !== 'plain') return;
-    if (this.#login !== undefined) pipelining.loginAccepted();
+    if (this.login !== undefined) pipelining.loginAccepted();
     if (this.#maxPlainMs !== undefined && ms < this.#maxPlainMs) pipelining.refused(member);
   }
 
-  #fail(fault: FaultCode, detail: string, notes: FailureNotes = NO_NOTES): void {
+  #fail(
+    fault: FaultCode,
+    detail: string,
+    notes?: Partial<Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'frontFailure'>>,
+  ): void {
     const { elapsedMs: ms } = this;
-    const phase = this.#phase;
+    const phase = this.phase;
     if (phase === 'done') return;
     if (phase === 'answer' && this.#mode === 'pipelined') this.memory.pipelining.failed(this.lease.member);
     this.#end();
     this.#closeSocket();
-    this.#report(this, { kind: 'failed', fault, phase, detail, local: isLocalCode(detail), ms, ...notes });
+    const known = { targetRefused: false, withheld: false, ...notes };
+    this.#report(this, { kind: 'failed', fault, phase, detail, local: isLocalCode(detail), ms, ...known });
   }
 
   #end(): void {
-    this.#phase = 'done';
+    this.phase = 'done';
     this.#clearDeadline();
   }
 
@@ -458,7 +403,6 @@ export class Attempt {
     if (protocol === 'https') socket.off('connect', this.#onTcpConnected);
   }
 
-  /** Only HTTP members accept requests in absolute form. */
   #canUseAbsoluteForm(): boolean {
     const { protocol } = this.lease;
     const { use, connectOnly } = this.#task.request;
@@ -466,7 +410,6 @@ export class Attempt {
   }
 }
 
-/** @param isPipelined - whether greeting, login and request are sent in one write. Only for SOCKS5. */
 export function memberHandshake(
   protocol: MemberProtocol,
   target: HostPort,

@@ -13,27 +13,18 @@ import type { Reachability } from './reachability.ts';
 
 export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
 
-/**
- * What noria knows when it decides the blame for a failed attempt. It decides at the end of the dial, or earlier if
- * later attempts cannot change the blame.
- */
 export interface Evidence {
   readonly reachedByOther: boolean;
   readonly clientLeft: boolean;
-  /** How many members of this dial failed in a way that the target can cause. Includes the member of this attempt. */
+  /** Includes the member of this attempt. */
   readonly similarFailures: number;
   readonly sourceWorked: boolean;
-  /** Whether most members of the source refuse the source's credentials. */
   readonly sourceFaulty: boolean;
-  /** Whether other members accept the credentials that this member refused, or work without credentials. */
   readonly credentialsWork: boolean;
   readonly networkDown: boolean;
 }
 
-/**
- * When this number of members have failed in a way that the target can cause, and the source works, the target is at
- * fault.
- */
+/** If so many members failed like this and the source works, the target is at fault. */
 const MIN_DEAD_TARGET_FAILURES = 2;
 
 export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
@@ -66,12 +57,11 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   }
 }
 
-/** Whether a later attempt of the same dial can change the blame. */
 export function isUndecided(failure: FailedAttempt): boolean {
   return failure.fault === 'member-auth' || failure.fault === 'front-proxy-silent' || targetCanCause(failure);
 }
 
-/** Whether the target can cause this failure. It cannot if the member has not received the request. */
+/** It cannot if the member has not received the request. */
 export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   switch (fault) {
     case 'member-silent':
@@ -85,21 +75,12 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   }
 }
 
-/**
- * A report is a failed attempt that suggests that the target is unreachable. A report has this number of points if its
- * member worked recently, or if the member says that it cannot reach the target.
- */
+/** The weight of a report by a member that worked recently, or that says that it cannot reach the target. */
 export const FULL_REPORT_POINTS = 3;
-/**
- * The points of any other report. A member that has not worked recently may answer every request with an error, so its
- * report counts only two thirds.
- */
+/** A member that has not worked recently may answer every request with an error. */
 const UNPROVEN_REPORT_POINTS = 2;
 
-/**
- * How strongly a failure suggests that the target is unreachable, in points. Proxies report an unreachable target in
- * different ways: with status 502 to 504, with a SOCKS reply, with another error status, or by closing the connection.
- */
+/** Proxies report an unreachable target with 502 to 504, a SOCKS reply, another status, or by closing. */
 function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
   if (!targetCanCause(failure)) return 0;
   if (memberWorked || failure.fault === 'target-doubted') return FULL_REPORT_POINTS;
@@ -114,10 +95,7 @@ export interface BlameParts {
 }
 
 export type DialEnd =
-  /**
-   * An attempt connected. `reachedBy`: the member that reached the target. Undefined in absolute form: only the later
-   * response shows whether the member reached the target.
-   */
+  /** `reachedBy` is undefined in absolute form: only the response shows whether the member reached the target. */
   | { readonly kind: 'connected'; readonly reachedBy: string | undefined }
   | { readonly kind: 'client-left' }
   | { readonly kind: 'failed' };
@@ -127,17 +105,13 @@ interface Failed {
   readonly failure: AttemptFailure;
 }
 
-/**
- * Collects the results of all attempts of one dial. Reports each result to the pool, to `Reachability` and to the event
- * bus. If a later attempt can change a blame, the blame is decided at the end of the dial.
- */
+/** Collects the results of one dial's attempts. What a later attempt can change is decided at its end. */
 export class DialBlame {
   readonly #parts: BlameParts;
   readonly #target: string;
   readonly #record: OpenRequest | undefined;
   readonly failures: AttemptFailure[] = [];
   readonly #undecided: Failed[] = [];
-  /** The sum of the points of all reports that the target is unreachable. */
   reportPoints = 0;
   #end: DialEnd | undefined;
 
@@ -151,22 +125,17 @@ export class DialBlame {
     return this.failures.some(targetCanCause);
   }
 
-  /** Whether every attempt so far failed because the member required other credentials than noria sent. */
   get allRequireCredentials(): boolean {
     return this.failures.length > 0 && this.failures.every(({ fault }) => fault === 'member-auth');
   }
 
-  /** Whether every attempt so far failed at the front proxy. noria has then reached no member. */
   get allAtFrontProxy(): boolean {
     return (
       this.failures.length > 0 && this.failures.every(({ fault }) => FAULTS[fault].side === 'front-proxy')
     );
   }
 
-  /**
-   * Whether the target is unreachable, judged by the members that received the request. True if the target can cause
-   * each of their failures, and their reports have enough points.
-   */
+  /** Judged by the members that received the request. */
   get isTargetUnreachable(): boolean {
     const answered = this.failures.filter(({ phase }) => phase === 'answer');
     if (answered.length === 0 || !answered.every(targetCanCause)) return false;
@@ -199,20 +168,14 @@ export class DialBlame {
     else this.#decide(failed, { kind: 'failed' });
   }
 
-  /**
-   * Records that an attempt was cancelled in `phase`. A cancelled attempt is no evidence against its member or the
-   * target.
-   */
+  /** A cancelled attempt is no evidence against its member or the target. */
   cancelled(attempt: Attempt, phase: AttemptPhase): void {
     const { pool } = this.#parts;
     pool.report({ lease: attempt.lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
     this.#emit(attempt, 'cancelled', phase, 'nobody', attempt.elapsedMs);
   }
 
-  /**
-   * Call it when the dial ends. Decides all pending blames. If an attempt fails later, `failed` decides its blame at
-   * once.
-   */
+  /** Decides all pending blames. From then on, `failed` decides at once. */
   close(end: DialEnd): void {
     this.#end = end;
     if (this.#undecided.length === 0) return;

@@ -12,12 +12,8 @@ export const MAX_RESPONSE_HEAD_BYTES = 16 * 1024;
 const PROXY_AUTHENTICATION_REQUIRED = 407;
 /** The error token of Proxy-Status with which a proxy reports a loop (RFC 9209 §2.3.29). */
 const LOOP_TOKEN = 'proxy_loop_detected';
-/** With these statuses the member reports that it could not reach the target. */
 const TARGET_UNREACHABLE = new Set([502, 503, 504]);
-/**
- * With these statuses the member refuses CONNECT, perhaps only to this port. It may still accept a plain HTTP request
- * in absolute form.
- */
+/** Perhaps only to this port: the member may still accept a plain request in absolute form. */
 const NO_CONNECT = new Set([400, 403, 404, 405, 501]);
 
 export class ConnectHandshake implements Handshake {
@@ -25,10 +21,7 @@ export class ConnectHandshake implements Handshake {
   #buffered: Buffer = NO_BYTES;
   #interimBytes = 0;
 
-  /**
-   * @param authorization - the value of the Proxy-Authorization field; undefined for no credentials.
-   * @param fields - further fields, each with its line end.
-   */
+  /** @param fields - further fields, each with its line end. */
   constructor(target: HostPort, authorization: Secret | undefined, fields = '') {
     const authority = target.text;
     const credentials =
@@ -75,32 +68,24 @@ function protocolFailure(detail: string): HandshakeFailure {
   return { kind: 'failed', fault: 'member-protocol', detail };
 }
 
-interface StatusAndEnd {
-  readonly status: number;
-  readonly endBytes: number;
-}
-
 const CR = 0x0d;
 const LF = 0x0a;
 const SPACE = 0x20;
 const ZERO = 0x30;
 const NINE = 0x39;
 const VERSION = Buffer.from('HTTP/1.', 'latin1');
-/** The offset of the status code in `HTTP/1.1 200`, and the offset of the byte after the code. */
 const STATUS_AT = VERSION.length + 2;
 const STATUS_END = STATUS_AT + 3;
 
 /**
- * Reads the status and the length of a response head at the start of `bytes`. Ignores header fields: after a 2xx the
- * tunnel begins, whatever Content-Length or Transfer-Encoding say (RFC 9110 §9.3.6), and other responses are discarded.
- *
- * Accepts HTTP/1.0 and 1.1, a missing reason phrase, and bare LF as line end (RFC 9112 §2.2). Returns `garbage` as soon
- * as the first bytes show that this is not a response. The caller limits the length.
- *
- * @param scanned - the number of bytes that earlier calls have scanned. With it, a head that arrives byte by byte is
- * not scanned from its start each time.
+ * Ignores header fields: after a 2xx the tunnel begins, whatever they say (RFC 9110 §9.3.6). Accepts a missing reason
+ * phrase and bare LF (RFC 9112 §2.2). The caller limits the length.
+ * @param scanned - what earlier calls have scanned, so that a head that arrives byte by byte is scanned once.
  */
-export function readResponseHead(bytes: Buffer, scanned = 0): StatusAndEnd | 'more' | 'garbage' {
+export function readResponseHead(
+  bytes: Buffer,
+  scanned = 0,
+): { readonly status: number; readonly endBytes: number } | 'more' | 'garbage' {
   if (scanned <= STATUS_END && !startsLikeStatusLine(bytes)) return 'garbage';
   const endBytes = findHeadEnd(bytes, Math.max(STATUS_END, scanned - 3));
   if (endBytes === undefined) return 'more';
@@ -108,7 +93,6 @@ export function readResponseHead(bytes: Buffer, scanned = 0): StatusAndEnd | 'mo
   return { status: digit(0) * 100 + digit(1) * 10 + digit(2), endBytes };
 }
 
-/** Whether `bytes`, which may be incomplete, can be the start of `HTTP/1.x NNN`. */
 function startsLikeStatusLine(bytes: Buffer): boolean {
   const length = Math.min(bytes.length, STATUS_END + 1);
   for (let index = 0; index < length; index += 1) {

@@ -9,7 +9,7 @@
 import type { Deadline } from '../core/deadlines.ts';
 import type { EventBus, NoriaEvents } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { Listed } from '../core/live-list.ts';
+import type { Listed, LiveList } from '../core/live-list.ts';
 import { exitOf, isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../pool/lease.ts';
 import { Attempt, type AttemptFailure, type AttemptParts, type RawConnection } from './attempt.ts';
 import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
@@ -36,8 +36,8 @@ export interface DialParts extends AttemptParts, BlameParts, ConnectionParts {
   readonly hedgeBudget: HedgeBudget;
   readonly overdueAttempts: OverdueAttempts;
   readonly warm: WarmConnections;
-  nextRequestId(): number;
-  dialFinished(dial: Dial): void;
+  readonly dials: LiveList<Dial>;
+  lastRequestId: number;
 }
 
 const NONE: readonly string[] = [];
@@ -55,7 +55,6 @@ export class Dial implements Dialing, Listed {
   #phase: 'open' | 'connected' | 'failed' = 'open';
   readonly #running: Attempt[] = [];
   #deadline: Deadline | undefined;
-  /** The number of attempts so far, including those that failed fast. */
   #attempts = 0;
   #slowFailures = 0;
   #tried: readonly string[];
@@ -64,7 +63,6 @@ export class Dial implements Dialing, Listed {
   #waitingSince = 0;
   #waitedMs = 0;
   #hedgeDeadline: Deadline | undefined;
-  /** Whether a hedge was taken from the budget and has not ended. */
   #hedgeCharged = false;
 
   constructor(
@@ -95,7 +93,6 @@ export class Dial implements Dialing, Listed {
     this.#abort('client-gone');
   }
 
-  /** Closes everything except a connection that was passed to the listener. Called when the dialer closes. */
   close(): void {
     this.#abort('shutting-down');
     this.#cancelAttempts();
@@ -103,9 +100,8 @@ export class Dial implements Dialing, Listed {
   }
 
   /**
-   * Acquires a member, preferably one that has not failed for this target. After a failed attempt, the dial prefers a
-   * member without an overdue attempt: a second silent member would cost another `attemptTimeout`. A session keeps its
-   * member.
+   * After a failed attempt, prefers a member without an overdue attempt: a second silent member would cost another
+   * `attemptTimeout`. A session keeps its member.
    */
   #acquireNext(): void {
     const { reachability, overdueAttempts } = this.#parts;
@@ -120,14 +116,11 @@ export class Dial implements Dialing, Listed {
     this.#acquire(false, avoid);
   }
 
-  /**
-   * @param avoid - members to avoid, in addition to those that the dial has tried. If no other member is available, the
-   * dial accepts one of them rather than waiting.
-   */
+  /** @param avoid - in addition to the tried members. Rather than waiting, the dial accepts one of them. */
   #acquire(hedge: boolean, avoid: readonly string[]): void {
-    const { leases, nextRequestId } = this.#parts;
-    const id = nextRequestId();
-    const answer = leases.acquire({
+    this.#parts.lastRequestId += 1;
+    const id = this.#parts.lastRequestId;
+    const answer = this.#parts.leases.acquire({
       id,
       routing: this.#request.routing,
       targetHost: this.#request.target.host,
@@ -147,7 +140,6 @@ export class Dial implements Dialing, Listed {
     });
   }
 
-  /** How long to wait for a member. 0 if another member would probably fail as well. */
   get #maxWaitMs(): number {
     if (this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy) return 0;
     return maxWaitMs(this.#settings, this.#tally);
@@ -226,10 +218,6 @@ export class Dial implements Dialing, Listed {
     return this.#parts.warm.take(lease);
   }
 
-  /**
-   * Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is no such
-   * connection.
-   */
   #reuseIdle(lease: Lease, hedge: boolean): boolean {
     const { use, noReuse, target, owner = '' } = this.#request;
     if (use === 'tunnel' || noReuse === true) return false;
@@ -266,7 +254,6 @@ export class Dial implements Dialing, Listed {
       else if (this.#running.length > 0) this.#hedgeEnded('lost');
       this.#succeed(lease, connection, connection.isWarm);
     } else {
-      // The dial has already ended, so noria does not use the connection.
       connection.socket.destroy();
       this.#parts.pool.report({ lease: lease.id, kind: 'closed', cut: false });
       this.#finishIfIdle();
@@ -300,8 +287,8 @@ export class Dial implements Dialing, Listed {
   }
 
   /**
-   * Arms the hedge of an attempt. An attempt on a warm connection is faster, but has the same delay. With a shorter
-   * delay, the pauses of a busy machine would start a hedge for every twentieth tunnel.
+   * The same delay on a warm connection, although it is faster: with a shorter one, the pauses of a busy machine
+   * would start a hedge for every twentieth tunnel.
    */
   #armHedge({ lease, memory, startedAt }: Attempt): void {
     this.#disarmHedge();
@@ -332,7 +319,6 @@ export class Dial implements Dialing, Listed {
     this.#acquire(true, overdueAttempts.membersToAvoid(slow, this.#tried));
   }
 
-  /** Returns the hedge to the budget, because it did not start or ended without a result. */
   #refundHedge(): void {
     if (this.#hedgeCharged) this.#parts.hedgeBudget.refund();
     this.#hedgeCharged = false;
@@ -392,7 +378,6 @@ export class Dial implements Dialing, Listed {
     this.#onResult({ ok: false, failure });
   }
 
-  /** Ends the dial: cancels its timers and requests, and decides the blame for its failures. */
   #end(phase: 'connected' | 'failed', end: DialEnd): void {
     const { deadlines, pool } = this.#parts;
     this.#phase = phase;
@@ -428,7 +413,7 @@ export class Dial implements Dialing, Listed {
   }
 
   #finishIfIdle(): void {
-    if (this.#running.length === 0) this.#parts.dialFinished(this);
+    if (this.#running.length === 0) this.#parts.dials.delete(this);
   }
 
   #emitEnded(outcome: DialEnded['outcome'], lease?: Lease): void {
@@ -486,7 +471,6 @@ const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'target-doubted': 'could not reach the target',
 };
 
-/** Why the front proxy did not connect noria to the member of the last attempt, and how to fix it. */
 function describeFront(failure: FrontFailure): string {
   const names = { front: 'the front proxy', server: 'a member', key: 'dial.via' };
   const { reason, advice } = describeFrontFailure(failure, names);

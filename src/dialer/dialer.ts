@@ -30,7 +30,7 @@ import { WarmConnections, type WarmSetting } from './warm-connections.ts';
 export interface DialerSettings extends DialSettings {
   readonly warm: WarmSetting;
   readonly via?: FrontProxy | undefined;
-  /** The settings of each source by its name. Members of a source that is not listed get no credentials. */
+  /** Members of a source that is not listed get no credentials. */
   readonly sources: ReadonlyMap<string, SourceSettings>;
 }
 
@@ -41,13 +41,9 @@ export interface DialerOptions extends DialerSettings {
   readonly guard: LoopGuard;
   /** Grants the leases in place of the pool. Used where several replicas have to agree on the member of a session. */
   readonly leases?: Pick<LeaseProvider, 'acquire'> | undefined;
-  /**
-   * Called when most members of a source begin to refuse the source's credentials. Called again when a member accepts
-   * the credentials.
-   */
+  /** Called when most members of a source begin to refuse its credentials, and when one accepts them again. */
   readonly onSourceFault: (fault: SourceFault) => void;
   readonly onNetwork: (down: boolean) => void;
-  /** Opens sockets to members. Default: real sockets. */
   readonly openSocket?: OpenSocket;
 }
 
@@ -58,20 +54,15 @@ export type SingleAttemptResult =
   | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
   | { readonly kind: 'cancelled' };
 
-interface SingleTask extends Pick<AttemptTask, 'lease' | 'timeoutMs'>, Pick<DialRequest, 'target' | 'use'> {}
-
 /** A single attempt through a leased member. The caller reports the outcome of the lease to the pool. */
 export interface SingleAttempt {
   /** Never rejects. */
   readonly result: Promise<SingleAttemptResult>;
-  /** Ends the attempt with the result `cancelled`. Idempotent. An established connection stays open. */
+  /** Idempotent. An established connection stays open. */
   cancel(): void;
 }
 
-/**
- * The resolution of the deadlines in ms. It is fine enough for the shortest hedge delay, and coarse enough to save CPU
- * time.
- */
+/** Fine enough for the shortest hedge delay, coarse enough to save CPU time. */
 const TICK_MS = 10;
 const UNKNOWN_SOURCE: SourceSettings = {
   auth: 'none',
@@ -93,7 +84,6 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   readonly #drawObserver: Disposable;
   #settings: DialerSettings;
   #memories = new Map<string, SourceMemory>();
-  #lastRequestId = 0;
   #closed = false;
 
   constructor(options: DialerOptions) {
@@ -108,7 +98,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       bus.emit('network.judged', { down });
     });
     const openSocket = this.#socketOpener(options.openSocket ?? memberSockets());
-    const memoryOf = (source: string) => this.#memoryOf(source);
+    const memoryOf = this.#memoryOf;
     this.#warm = new WarmConnections({ clock, deadlines, openSocket, pool, memoryOf });
     this.#warm.configure(options.warm);
     this.#parts = {
@@ -128,8 +118,8 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       evidence: new SiteEvidence(clock, pool),
       clientBudgets: new ClientBudgets(clock),
       memoryOf,
-      nextRequestId: () => ++this.#lastRequestId,
-      dialFinished: (dial) => this.#dials.delete(dial),
+      dials: this.#dials,
+      lastRequestId: 0,
     };
     // An answer of the service proves that our network is up.
     this.#drawObserver = bus.on('draw.done', ({ code }) => {
@@ -137,10 +127,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     });
   }
 
-  /**
-   * The number of open things that the dialer owns: dials, probes, idle connections and warm connections. A dial
-   * counts until all its attempts have ended, even after it has a result.
-   */
+  /** A dial counts until all its attempts have ended, even after it has a result. */
   get openCount(): number {
     return this.#dials.size + this.#singleAttempts.size + this.#idle.size + this.#warm.size;
   }
@@ -156,7 +143,11 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return dial;
   }
 
-  attempt({ target, use, ...task }: SingleTask): SingleAttempt {
+  attempt({
+    target,
+    use,
+    ...task
+  }: Pick<AttemptTask, 'lease' | 'timeoutMs'> & Pick<DialRequest, 'target' | 'use'>): SingleAttempt {
     const { promise, resolve } = Promise.withResolvers<SingleAttemptResult>();
     const settle = (result: SingleAttemptResult) => {
       this.#singleAttempts.delete(single);
@@ -203,7 +194,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return { kind: 'failed', failure: result, blame };
   }
 
-  /** Applies new settings to new dials. Keeps what it has learned about sources with unchanged settings. */
+  /** Keeps what it has learned about sources with unchanged settings. */
   configure(settings: DialerSettings): void {
     // Idle connections were opened through the previous front proxy, so new requests must not use them.
     if (!isSame(this.#settings.via, settings.via)) this.#idle.clear();
@@ -214,12 +205,11 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     }
   }
 
-  /** Forgets the refusals of the credentials of a source, so that dials use the source again. */
   resetRefusals(source: string): void {
     this.#memories.get(source)?.credentials.resetRefusals();
   }
 
-  /** Records that another process of noria got an answer from another machine, which proves that our network is up. */
+  /** Another process of noria got an answer, which proves that our network is up. */
   answeredElsewhere(): void {
     this.#network.answered();
   }
@@ -229,10 +219,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     for (const { lease, socket } of this.#openConnections.all()) if (ids.has(lease.id)) socket.destroy();
   }
 
-  /**
-   * Ends all dials with `shutting-down` and closes all attempts and idle connections. Connections that were handed over
-   * stay open. Idempotent.
-   */
+  /** Ends all dials with `shutting-down`. Connections that were handed over stay open. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#drawObserver[Symbol.dispose]();
@@ -246,9 +233,6 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return this.close();
   }
 
-  /**
-   * Returns a function that opens sockets to members directly or, if the settings have one, through the front proxy.
-   */
   #socketOpener(openDirect: OpenSocket): OpenSocket {
     const openThroughFront = frontSockets(openDirect, this.#options.clock, this.#options.guard);
     return (member, use, marks) =>
@@ -258,12 +242,12 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       });
   }
 
-  #memoryOf(source: string): SourceMemory {
+  readonly #memoryOf = (source: string): SourceMemory => {
     const known = this.#memories.get(source);
     if (known !== undefined) return known;
     const settings = this.#settings.sources.get(source) ?? UNKNOWN_SOURCE;
     const memory = new SourceMemory(source, settings, this.#options.clock, this.#options.onSourceFault);
     this.#memories.set(source, memory);
     return memory;
-  }
+  };
 }

@@ -38,7 +38,6 @@ export interface SiteResponse {
 const ANSWERED_MS = 60_000;
 /** So many different pages that are 403, or so many early resets in a row, are a ban. */
 const MIN_STRIKES = 2;
-/** How long an exit counts as working after a host has answered through it. */
 const WORKING_MS = 10 * 60_000;
 const MAX_WORKING = 4_096;
 const MAX_HOSTS = 1_024;
@@ -58,10 +57,8 @@ interface Strikes {
 }
 
 class HostEvidence {
-  /** The latest 2xx or 3xx, and the latest answer of any kind. */
   readonly successes = new LatestBy();
   readonly answers = new LatestBy();
-  /** The exits that the host has answered. */
   readonly answered = new BoundedMap<string, true>(MAX_ANSWERED);
   readonly strikes = new BoundedMap<string, Strikes>(MAX_EXITS);
   /** For each page that was 403: the exit, or EVERYBODY. */
@@ -142,7 +139,6 @@ export class SiteEvidence {
     return status === 429 || by === undefined || by === exit;
   }
 
-  /** A 403 without Retry-After: two different pages with no other answer between are a ban. */
   #forbade(use: ExitUse, target: string, { strikes, forbidden, successes }: HostEvidence): void {
     const { host, exit } = use;
     const path = ownText(target);

@@ -1,29 +1,17 @@
 /**
- * Chooses the forward mode for the HTTP members of one source: CONNECT or absolute form.
- *
- * noria prefers CONNECT: a member can then neither modify the request nor present its own errors as the target's. Some
- * members accept CONNECT only to port 443, or not at all. A single refused CONNECT does not show that the member is of
- * this kind: the member may refuse only this target. So noria learns from responses: if a target answers a
- * request in absolute form after a refused CONNECT, noria uses absolute form for this target from then on. After
- * several such targets, noria uses absolute form for all targets of the source.
+ * Chooses the forward mode for the HTTP members of one source. noria prefers CONNECT: a member can then neither
+ * modify the request nor pass off its own errors as the target's. Some members accept CONNECT only to port 443, or
+ * not at all; but a refused CONNECT may concern only this target. So noria learns from responses: if a target answers
+ * in absolute form after a refused CONNECT, that is its mode, and after several such targets that of all.
  */
 import { AgedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { AbsoluteAnswer, ForwardMode } from './contract.ts';
 
-/**
- * When this number of distinct targets were reached only in absolute form, noria uses absolute form for all targets of
- * the source.
- */
+/** After so many targets that were reached only in absolute form, all targets of the source get it. */
 const MIN_ABSOLUTE_FORM_TARGETS = 3;
-/**
- * A source whose members accepted CONNECT to a port may change. noria assumes such a change after this many consecutive
- * members refused CONNECT to the port.
- */
+/** After so many members in a row, the source may have changed, and a port is no longer accepted. */
 const MIN_CONNECT_REFUSALS = 3;
-/**
- * After this time, noria forgets that a target needs absolute form, or that members accept CONNECT to a port.
- */
 const RELEARN_MS = 10 * 60_000;
 const MAX_TARGETS = 256;
 
@@ -58,26 +46,20 @@ export class ForwardModeMemory {
     return isLearned ? 'absolute' : 'direct';
   }
 
-  /** Records that a member accepted CONNECT to this port for a plain HTTP request. */
   connectAccepted(port: number): void {
     this.#acceptedPorts.renew(port, true);
     this.#reached.clear();
     if (this.#refusedBy.size > 0) this.#refusedBy.clear();
   }
 
-  /**
-   * Records that a member refused CONNECT to this port. @returns whether to send the request to this member in absolute
-   * form.
-   */
+  /** @returns whether to send the request to this member in absolute form. */
   connectRefused(member: string, port: number): boolean {
     this.#refusedBy.add(member);
     return !this.#acceptedPorts.has(port) || this.#refusedBy.size >= MIN_CONNECT_REFUSALS;
   }
 
   /**
-   * Learns from the response to a request in absolute form.
-   * @param connectStatus - the status with which CONNECT was refused for the same request; undefined if CONNECT was not
-   *   tried.
+   * @param connectStatus - with which CONNECT was refused for the same request.
    * @returns whether the member made the response itself.
    */
   answered(target: string, answer: AbsoluteAnswer, connectStatus: number | undefined): boolean {

@@ -37,22 +37,17 @@ export interface FrontFailure {
     | 'loop';
   /** The error code, status or reply that shows the cause: `ECONNREFUSED`, `status 407`, `reply 2`. */
   readonly detail: string;
-  /** Only with `silent`: whether the front proxy answered on another connection during the same time. */
   readonly answeredOthers?: boolean;
 }
 
 const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI_NODATA']);
-/**
- * No standard defines statuses from this number upward. Some proxies use them, for example 522 and 594, if they cannot
- * reach a server.
- */
+/** No standard defines these. Some proxies use them (522, 594) if they cannot reach a server. */
 const FIRST_OWN_STATUS = 520;
 
 export interface FrontTask {
   readonly front: FrontProxy;
   readonly server: HostPort;
   readonly guard: LoopGuard;
-  /** The marks of the norias that a client's request has passed before this one. */
   readonly marks?: readonly string[] | undefined;
 }
 
@@ -64,10 +59,7 @@ export class FrontHandshake {
   readonly #done: (failure: FrontFailure | undefined) => void;
   #isConnected = false;
 
-  /**
-   * @param done - called once, unless `cancel` is called first. If `failure` is undefined, the socket is connected to
-   *   the server.
-   */
+  /** @param done - called once, unless `cancel` is called first. */
   constructor(
     socket: Socket,
     { front: { protocol, login }, server, guard, marks }: FrontTask,
@@ -97,7 +89,6 @@ export class FrontHandshake {
     this.#socket.write(this.#handshake.opening, 'latin1');
   }
 
-  /** Describes the failure of a front proxy that has not connected noria to the server within `ms`. */
   failureAfter(ms: number): FrontFailure {
     return {
       problem: this.#isConnected ? 'silent' : 'down',
@@ -160,19 +151,13 @@ function frontFailureFrom(failure: HandshakeFailure): FrontFailure {
   return { problem: fault === 'member-refused' ? 'refused' : 'protocol', detail };
 }
 
-/**
- * Whether the failure means that the front proxy could not reach the service or the member. HTTP proxies report this
- * with status 502 to 504 (tinyproxy: 500), SOCKS proxies with reply 3 to 6 (some with 1, general failure).
- */
+/** HTTP proxies report this with 502 to 504 (tinyproxy: 500), SOCKS proxies with reply 3 to 6 (some with 1). */
 function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean {
   if (fault === 'target-doubted' || detail === 'reply 1') return true;
   return status === 500 || status >= FIRST_OWN_STATUS;
 }
 
-/**
- * `front`, `server`: noun phrases, such as `the front proxy bastion:3128`. `key`: the configuration key of the front
- * proxy, such as `service.via`.
- */
+/** `front`, `server`: noun phrases. `key`: the configuration key, such as `service.via`. */
 type FrontNames = Readonly<Record<'front' | 'server' | 'key', string>>;
 
 export function faultOfFrontFailure({ problem, answeredOthers }: FrontFailure): FaultCode {
@@ -189,11 +174,7 @@ export function faultOfFrontFailure({ problem, answeredOthers }: FrontFailure): 
   }
 }
 
-/**
- * Whether the dial should try another member although the front proxy has reached no member so far. True if attempts
- * are left, and the front proxy either refused each connection or did not answer. A front proxy may do so only for some
- * members.
- */
+/** A front proxy may refuse or be silent only for some members. */
 export function helpsAnotherMember(
   failures: readonly { readonly frontFailure?: FrontFailure | undefined }[],
   maxAttempts: number,
@@ -255,21 +236,16 @@ export function describeFrontFailure(
   return { reason: `${what} (${detail})`, advice };
 }
 
-interface FrontAnswers {
-  at: number;
-}
-
 /**
- * Returns a function that opens sockets to members through a front proxy. They behave like direct sockets: 'connect' is
- * emitted once the front proxy has connected the socket to the member. Before 'connect', nothing is written to the
- * socket: the front proxy would read a request meant for the member, and could connect to the target itself.
+ * The sockets behave like direct ones: 'connect' follows once the front proxy has connected the socket to the member.
+ * Nothing is written before: the front proxy would read a request meant for the member.
  */
 export function frontSockets(
   open: OpenSocket,
   clock: Clock,
   guard: LoopGuard,
 ): (front: FrontProxy, ...member: Parameters<OpenSocket>) => Socket {
-  const answers: FrontAnswers = { at: Number.NEGATIVE_INFINITY };
+  const answers = { at: Number.NEGATIVE_INFINITY };
   return (front, member, use, marks) => {
     const server = hostPort(member.host, member.port);
     if (server === undefined)
@@ -284,15 +260,11 @@ export function frontSockets(
   };
 }
 
-/**
- * Why the front proxy has not connected this socket to its member: what failed, or that `ms` have passed without an
- * answer. Undefined if the socket is connected, or for a direct socket.
- */
+/** Undefined if the socket is connected to its member, or direct. */
 export function frontFailureOf(socket: Socket | undefined, ms: number): FrontFailure | undefined {
   return frontConnectionOf(socket)?.failureAfter(ms);
 }
 
-/** The front proxy of this socket; undefined for a direct socket. */
 export function frontProxyOf(socket: Socket): FrontProxy | undefined {
   return frontConnectionOf(socket)?.front;
 }
@@ -308,11 +280,11 @@ const FRONT = Symbol('front');
 class FrontConnection {
   readonly front: FrontProxy;
   readonly #handshake: FrontHandshake;
-  readonly #answers: FrontAnswers;
+  readonly #answers: { at: number };
   readonly #startedAt: number;
   #result: 'pending' | 'open' | FrontFailure = 'pending';
 
-  constructor(raw: Socket, task: FrontTask, answers: FrontAnswers, clock: Clock) {
+  constructor(raw: Socket, task: FrontTask, answers: { at: number }, clock: Clock) {
     this.front = task.front;
     this.#answers = answers;
     this.#startedAt = clock.monotonic();
@@ -340,10 +312,7 @@ function isAnswer({ problem }: FrontFailure): boolean {
   return problem !== 'local' && problem !== 'unresolved' && problem !== 'down' && problem !== 'silent';
 }
 
-/**
- * Withholds the 'connect' event from the socket's listeners, and calls `start` instead.
- * @returns a function that emits the event after all.
- */
+/** @returns a function that emits the withheld event after all. */
 function withholdConnect(socket: Socket, start: () => void): () => void {
   const { emit } = socket;
   socket.emit = (event: string | symbol, ...args: unknown[]): boolean => {
@@ -359,10 +328,7 @@ function withholdConnect(socket: Socket, start: () => void): () => void {
 
 type Done = (error?: Error | null) => void;
 
-/**
- * A stream over a socket to the front proxy, used as the transport of TLS to a member. TLS writes immediately, so this
- * stream delays the bytes until the front proxy has connected the socket to the member ('connect').
- */
+/** The transport of TLS to a member through the front proxy: TLS writes at once, this waits for 'connect'. */
 class FrontStream extends Duplex {
   readonly #raw: Socket;
   #isOpen = false;
@@ -414,19 +380,13 @@ const SERVICE_FAULTS: Partial<Record<FrontFailure['problem'], FaultCode>> = {
   loop: 'proxy-loop',
 };
 
-/** A connection through the front proxy. The caller owns its socket from the start. */
 interface FrontTunnel {
   /** The socket. It already has an 'error' handler. */
   readonly socket: ReturnType<typeof connect>;
-  /** Why the connection is not established after `ms`; undefined if it is established. */
   timedOut(ms: number): NoriaError | undefined;
 }
 
-/**
- * Starts a connection to the service.
- * @param done - called once. Without an error, the socket is connected to the service. The error is `service-transport`
- *   if the front proxy could not reach the service, otherwise `front-proxy-failed`.
- */
+/** @param done - called once. The error is `service-transport` if the front proxy could not reach the service. */
 export function openFrontTunnel(task: FrontTask, done: (error: NoriaError | undefined) => void): FrontTunnel {
   const { server } = task;
   const { host, port } = task.front;

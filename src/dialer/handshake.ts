@@ -8,14 +8,10 @@ import type { FaultCode } from '../core/faults.ts';
 export interface HandshakeFailure {
   readonly kind: 'failed';
   readonly fault: Extract<FaultCode, 'member-auth' | 'member-refused' | 'member-protocol' | 'target-doubted'>;
-  /**
-   * The status or reply code that shows the cause, such as `status 502` or `reply 5`. The text contains nothing else
-   * from the member.
-   */
+  /** `status 502`, `reply 5`: nothing else from the member. */
   readonly detail: string;
   readonly targetRefused?: boolean;
   readonly status?: number;
-  /** Whether a proxy reports that it would lead back to itself. */
   readonly isLoop?: boolean;
   /** Whether the member does not accept CONNECT to this target. It may accept a plain HTTP request in absolute form. */
   readonly noConnect?: boolean;
@@ -24,14 +20,12 @@ export interface HandshakeFailure {
 export type HandshakeStep =
   | { readonly kind: 'more' }
   | { readonly kind: 'send'; readonly bytes: Buffer }
-  /**
-   * The member is connected to the target. `rest` are the bytes after the member's answer, which belong to the client.
-   */
+  /** `rest`: what followed the member's answer, for the client. */
   | { readonly kind: 'accepted'; readonly rest: Buffer }
   | HandshakeFailure;
 
 export interface Handshake {
-  /** The first message. The caller writes it when the connection to the member is ready. A string is in Latin-1. */
+  /** A string is in Latin-1. */
   readonly opening: Buffer | string;
   /** Takes the next bytes, split at any position. Do not call it after `accepted` or `failed`. */
   take(bytes: Buffer): HandshakeStep;

@@ -6,56 +6,41 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { FULL_REPORT_POINTS } from './blame.ts';
 
-/** The limits of one dial. */
 export interface DialSettings {
-  /**
-   * The maximum number of members to try for one client request. Attempts that fail within FAST_FAILURE_MS do not
-   * count.
-   */
+  /** Attempts that fail within FAST_FAILURE_MS do not count. */
   readonly attempts: number;
-  /** The time limit of the whole dial, including the wait for a member. */
+  /** Includes the wait for a member. */
   readonly deadlineMs: number;
   readonly waitForMemberMs: number;
   readonly attemptTimeoutMs: number;
-  /**
-   * When a hedge, a second attempt, starts. `auto`: after a delay that noria learns from the source's successful
-   * attempts. `off`: never. A number: after this delay in ms.
-   */
+  /** `auto`: after a delay that noria learns from the source's successful attempts. A number: in ms. */
   readonly hedgeAfter: 'auto' | 'off' | number;
 }
 
-/** An attempt that fails within this time does not count towards `attempts`: the client hardly notices the delay. */
+/** The client hardly notices so short a delay. */
 export const FAST_FAILURE_MS = 100;
-/** The maximum number of attempts of a dial, including those that fail fast. */
+/** Includes attempts that fail fast. */
 export const MAX_ATTEMPTS = 10;
 /** The dial gives up when this number of members have reported that they cannot reach the target. */
 const MIN_REPORTS = 2;
-/**
- * Used instead of MIN_REPORTS if a member reached the target recently. A member that does not reach the target is then
- * more likely to be at fault itself, so the dial waits for more reports before it gives up.
- */
+/** While other members reach the target, one that does not is more likely at fault itself. */
 const MIN_REPORTS_AFTER_REACHED = 5;
-/**
- * Within this time after a member has reached the target, the dial does not give up, however many members report that
- * the target is unreachable.
- */
+/** So soon after a success, the dial does not give up, however many members report. */
 const JUST_REACHED_MS = 5_000;
 /** After the first report that a member cannot reach the target, the dial waits at most this long for another member. */
 export const SECOND_REPORT_WAIT_MS = 2_000;
 
-/** What a dial has done so far. */
 export interface DialTally {
   readonly attempts: number;
-  /** The attempts that failed, but not fast. */
   readonly slowFailures: number;
   readonly running: number;
   readonly waitedMs: number;
   readonly elapsedMs: number;
-  /** How strongly the failures so far show that the target is unreachable (see `DialBlame.reportPoints`). */
+  /** See `DialBlame.reportPoints`. */
   readonly reportPoints: number;
 }
 
-/** @param sinceReachedMs - the time since a member last reached the target; Infinity if none reached it recently. */
+/** @param sinceReachedMs - Infinity if no member reached the target recently. */
 export function allowsAnother(
   settings: Pick<DialSettings, 'attempts'>,
   { attempts, slowFailures, running, reportPoints }: DialTally,
@@ -66,7 +51,6 @@ export function allowsAnother(
   return left > 0 && attempts < MAX_ATTEMPTS && reportPoints < reports * FULL_REPORT_POINTS;
 }
 
-/** How long the dial may wait for its next member. */
 export function maxWaitMs(
   { waitForMemberMs, deadlineMs }: Pick<DialSettings, 'waitForMemberMs' | 'deadlineMs'>,
   { waitedMs, elapsedMs, reportPoints }: DialTally,
@@ -80,13 +64,11 @@ function reportsNeeded(sinceReachedMs: number): number {
   return sinceReachedMs < Infinity ? MIN_REPORTS_AFTER_REACHED : MIN_REPORTS;
 }
 
-/** The maximum of a client's budget for further attempts. */
 export const CLIENT_BURST = 100;
-/** Each second adds this number of further attempts to each client's budget. */
 export const CLIENT_ATTEMPTS_PER_SECOND = 10;
 /** What each attempt for any client adds to the budgets of all clients, so that the limit is higher on a busy noria. */
 const EARNED_PER_ATTEMPT = 0.1;
-/** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */
+/** A forgotten client starts again with a full budget. */
 const MAX_CLIENTS = 4_096;
 
 interface ClientBudget {
@@ -97,9 +79,8 @@ interface ClientBudget {
 }
 
 /**
- * Limits how many further attempts the failing requests of one client may cause. Without the limit, each request for a
- * target that does not exist would occupy several members. The limit applies only to failures that the target can
- * cause, not to failures that only a member can cause: for example, noria cannot connect to the member.
+ * Limits the further attempts that the failing requests of one client cause: each request for a target that does not
+ * exist would occupy several members. Failures that only a member can cause do not count.
  */
 export class ClientBudgets {
   readonly #clock: Clock;
@@ -114,12 +95,10 @@ export class ClientBudgets {
     this.#attempts += 1;
   }
 
-  /** Whether a request of the client may try another member after a failed attempt. */
   allows(client: string): boolean {
     return this.#refill(client).left >= 1;
   }
 
-  /** Takes the further attempts of a failed request from the client's budget. */
   charge(client: string, attempts: number): void {
     if (attempts <= 0) return;
     const budget = this.#refill(client);
@@ -145,9 +124,8 @@ export class ClientBudgets {
 export const MIN_HEDGE_DELAY_MS = 50;
 
 /**
- * How long a first attempt may take before its hedge starts; undefined for no hedge.
- * @param p95Ms - the 95th percentile of the latency of the source's faster members, if known.
- * @param doubtful - whether the first member is unproven: its hedge starts after half the usual time.
+ * @param p95Ms - of the latency of the source's faster members, if known.
+ * @param doubtful - an unproven member gets half the usual time.
  */
 export function hedgeDelayMs(
   { hedgeAfter, attemptTimeoutMs }: Pick<DialSettings, 'hedgeAfter' | 'attemptTimeoutMs'>,
@@ -162,12 +140,11 @@ export function hedgeDelayMs(
 
 /** Each dial adds this number of hedges to the budget, so ten dials add one hedge. */
 const EARNED_PER_DIAL = 0.1;
-/** The maximum number of hedges in the budget. The budget starts with this number. */
 const MAX_HEDGES = 10;
 
 /**
- * Limits the wasted hedges of a dialer to a share of its dials. A hedge is wasted if the first attempt succeeds after
- * all. So a good pool gets at most a tenth more attempts, and a bad pool gets as many hedges as it needs.
+ * A hedge is wasted if the first attempt succeeds after all. A good pool gets at most a tenth more attempts, and a
+ * bad one as many hedges as it needs.
  */
 export class HedgeBudget {
   #balance = MAX_HEDGES;
@@ -176,34 +153,26 @@ export class HedgeBudget {
     this.#balance = Math.min(MAX_HEDGES, this.#balance + EARNED_PER_DIAL);
   }
 
-  /** Takes one hedge from the budget. Returns false if the budget is used up. */
   spend(): boolean {
     if (this.#balance < 1) return false;
     this.#balance -= 1;
     return true;
   }
 
-  /** Returns a hedge to the budget, because it is not wasted: it won, did not start, or failed. */
+  /** The hedge is not wasted: it won, did not start, or failed. */
   refund(): void {
     this.#balance = Math.min(MAX_HEDGES, this.#balance + 1);
   }
 }
 
-/**
- * The maximum number of members that a hedge avoids, because each of them slows the search in the pool. If more members
- * than this are slow, the rest are probably slow as well.
- */
+/** Each avoided member slows the search in the pool. If more are slow, the rest probably are as well. */
 const MAX_AVOIDED = 64;
 
 /**
- * The attempts of a dialer that have taken longer than their hedge delay. Hedges avoid the members of these attempts,
- * because an attempt through a silent member fails only at its timeout.
+ * The attempts that have taken longer than their hedge delay: one through a silent member fails only at its timeout.
  */
 export class OverdueAttempts extends Set<{ readonly lease: { readonly member: string } }> {
-  /**
-   * The members that a hedge avoids: slow members, and members with an overdue attempt. Members in `tried` are left
-   * out, because the dial avoids them anyway.
-   */
+  /** Members in `tried` are left out, because the dial avoids them anyway. */
   membersToAvoid(slow: readonly string[], tried: readonly string[]): readonly string[] {
     const members = new Set(slow);
     for (const { lease } of this) members.add(lease.member);

@@ -30,11 +30,9 @@ export interface ConnectionParts {
   readonly reachability: Reachability;
   readonly evidence: SiteEvidence;
   readonly clientBudgets: ClientBudgets;
-  /** All open connections. The dialer needs them to close the connections of leases that must end early. */
   readonly openConnections: LiveList<LeasedConnection>;
 }
 
-/** A connection through a member that the listener uses. It ends its lease exactly once. */
 export class LeasedConnection implements MemberConnection, Listed {
   listIndex = -1;
   readonly lease: Lease;
@@ -50,7 +48,6 @@ export class LeasedConnection implements MemberConnection, Listed {
   readonly #raw: RawConnection;
   readonly #memory: SourceMemory;
   #ended = false;
-  /** Whether the last response was an error of the member itself. */
   #isMemberError = false;
 
   constructor(
@@ -150,7 +147,6 @@ export class LeasedConnection implements MemberConnection, Listed {
     else if (isAnswered) credentials.accepted(member, login);
   }
 
-  /** Keeps the connection for another plain HTTP request. */
   #keep(): void {
     const { socket, forwardMode } = this;
     const { use, target, owner = '' } = this.#request;
@@ -170,25 +166,16 @@ export class LeasedConnection implements MemberConnection, Listed {
 export interface IdleConnection {
   readonly socket: Socket;
   readonly member: string;
-  /** `host:port` of the target. With the forward mode `absolute`, the connection can serve any target. */
+  /** In absolute form, the connection serves any target. */
   readonly target: string;
   readonly forwardMode: ForwardMode;
-  /**
-   * Only requests of this owner may use the connection, because some targets authenticate a connection and not each
-   * request.
-   */
+  /** Some targets authenticate a connection, and not each request. */
   readonly owner: string;
-  /**
-   * The credentials with which the connection was opened. Requests in absolute form on this connection carry the same
-   * credentials.
-   */
+  /** Requests in absolute form on this connection carry the same credentials. */
   readonly login: PreparedLogin | undefined;
-  /** When the member's lifetime ends, in ms of the monotonic clock; `Infinity` if unknown. */
+  /** Monotonic; `Infinity` if unknown. */
   readonly endsAt: number;
 }
-
-/** What a request requires of a connection. */
-type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {
   readonly connection: IdleConnection;
@@ -196,26 +183,25 @@ interface Entry {
   readonly drop: () => void;
 }
 
-/** The maximum idle time in ms. It is shorter than the usual keep-alive timeouts of servers. */
+/** Shorter than the usual keep-alive timeouts of servers. */
 const MAX_IDLE_MS = 5_000;
 const MAX_PER_TARGET = 4;
 const MAX_CONNECTIONS = 512;
 
 /**
- * Keeps connections to members for a few seconds after a plain HTTP request, so that the next request can use them.
- * Closes an idle connection when the member's life ends, and when the connection ends or receives a byte. A request may
- * still get a connection that the member has just closed.
+ * Keeps connections for a few seconds after a plain HTTP request. A request may still get one that the member has
+ * just closed.
  */
 export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #mayKeep: (socket: Socket) => boolean;
-  /** The connections of each member, newest last. The newest one is most probably still open. */
+  /** Newest last: it is most probably still open. */
   readonly #byMember = new Map<string, Entry[]>();
   #size = 0;
   #closed = false;
 
-  /** @param mayKeep - returns false for a socket that was opened through another front proxy than the current one. */
+  /** @param mayKeep - false for a socket through another front proxy than the current one. */
   constructor(clock: Clock, deadlines: Deadlines, mayKeep: (socket: Socket) => boolean) {
     this.#clock = clock;
     this.#deadlines = deadlines;
@@ -226,16 +212,13 @@ export class IdleConnections {
     return this.#size;
   }
 
-  /**
-   * Takes ownership of a connection. Closes it immediately if a limit is reached, the member's life has ended, or the
-   * socket has unread or unsent bytes.
-   */
+  /** Takes ownership. */
   keep(connection: IdleConnection): void {
     const { socket, member, forwardMode } = connection;
     const others = this.#byMember.get(member);
     const leftMs = Math.min(MAX_IDLE_MS, connection.endsAt - this.#clock.monotonic());
-    const full =
-      this.#size >= MAX_CONNECTIONS || countServing(others, forwardMode, connection) >= MAX_PER_TARGET;
+    const serving = (others ?? []).filter((other) => isServing(other, forwardMode, connection));
+    const full = this.#size >= MAX_CONNECTIONS || serving.length >= MAX_PER_TARGET;
     if (this.#closed || full || leftMs <= 0 || !isClean(socket) || !this.#mayKeep(socket)) {
       socket.destroy();
       return;
@@ -254,17 +237,14 @@ export class IdleConnections {
   }
 
   /**
-   * Returns an idle connection that leads through `member` and can serve `target`; undefined if no such connection
-   * exists. The caller owns the connection. The socket is flowing, so the caller must add a 'data' listener in the same
-   * tick.
-   * @param use.forwardMode - `direct`: only a connection that the member has connected to the target. `absolute`: also
-   * a connection for requests in absolute form.
+   * The caller owns the connection. It is flowing: add a 'data' listener in the same tick.
+   * @param use.forwardMode - `absolute`: a connection that the member has connected to the target serves as well.
    */
-  take(use: IdleUse): IdleConnection | undefined {
+  take(use: Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>): IdleConnection | undefined {
     const entries = this.#byMember.get(use.member);
     if (entries === undefined) return undefined;
-    let entry = findServing(entries, 'direct', use);
-    if (entry === undefined && use.forwardMode === 'absolute') entry = findServing(entries, 'absolute', use);
+    let entry = entries.findLast((own) => isServing(own, 'direct', use));
+    if (use.forwardMode === 'absolute') entry ??= entries.findLast((own) => isServing(own, 'absolute', use));
     if (entry === undefined) return undefined;
     this.#remove(entry);
     return entry.connection;
@@ -274,7 +254,6 @@ export class IdleConnections {
     for (const entries of [...this.#byMember.values()]) for (const { drop } of [...entries]) drop();
   }
 
-  /** Closes all idle connections, and each connection passed to `keep` from now on. */
   close(): void {
     this.#closed = true;
     this.clear();
@@ -293,23 +272,16 @@ export class IdleConnections {
   }
 }
 
-type Serving = Pick<IdleConnection, 'target' | 'owner'>;
-
-/** The newest connection of this forward mode that can serve a request of this owner to this target. */
-function findServing(entries: readonly Entry[], mode: ForwardMode, use: Serving): Entry | undefined {
-  return entries.findLast(({ connection }) => isServing(connection, mode, use));
-}
-
-function countServing(entries: readonly Entry[] = [], mode: ForwardMode, use: Serving): number {
-  return entries.filter(({ connection }) => isServing(connection, mode, use)).length;
-}
-
-function isServing(connection: IdleConnection, mode: ForwardMode, { target, owner }: Serving): boolean {
+/** Whether the connection has this forward mode, and can serve a request of this owner to this target. */
+function isServing(
+  { connection }: Entry,
+  mode: ForwardMode,
+  { target, owner }: Pick<IdleConnection, 'target' | 'owner'>,
+): boolean {
   if (connection.forwardMode !== mode || connection.owner !== owner) return false;
   return mode === 'absolute' || connection.target === target;
 }
 
-/** Whether the socket is open in both directions, with nothing unread or unsent. */
 function isClean(socket: Socket): boolean {
   return (
     !socket.destroyed &&

@@ -19,10 +19,8 @@ export interface MemberAddress {
 }
 
 /**
- * Starts a connection for a tunnel or a plain HTTP request. The socket allows half-open connections. It always has an
- * 'error' handler, so an error does not crash the process. Listen for 'close', and then read `errored`.
- *
- * `marks`: the marks that a front proxy gets (core/front-proxy.ts).
+ * The socket allows half-open connections, and has an 'error' handler: listen for 'close', then read `errored`.
+ * `marks`: for a front proxy (core/front-proxy.ts).
  */
 export type OpenSocket = (
   member: MemberAddress,
@@ -30,16 +28,10 @@ export type OpenSocket = (
   marks?: readonly string[],
 ) => Socket;
 
-/**
- * The idle time in ms after which the kernel probes a TCP connection. It is shorter than the timeout of common NAT
- * gateways.
- */
+/** Shorter than the timeout of common NAT gateways. */
 export const TCP_KEEP_ALIVE_MS = 30_000;
 
-/**
- * Enables TCP keep-alive immediately, for sockets that may stay open for long. For tunnels, relay.ts enables keep-alive
- * later, because most tunnels end before keep-alive matters.
- */
+/** For sockets that may stay open for long. relay.ts enables keep-alive of tunnels later, because most end before. */
 const LONG_LIVED = {
   allowHalfOpen: true,
   noDelay: true,
@@ -72,17 +64,14 @@ export function safeSocket(open: () => Socket): Socket {
   }
 }
 
-/** Starts TLS to a member on a connection through the front proxy. */
 export function secureSocket(stream: Duplex): Socket {
   return connectTls({ socket: stream, rejectUnauthorized: false }).on('error', ignoreError);
 }
 
-/** The event after which the socket can carry bytes: 'secureConnect' with TLS, otherwise 'connect'. */
 export function readyEvent(protocol: MemberProtocol): 'connect' | 'secureConnect' {
   return protocol === 'https' ? 'secureConnect' : 'connect';
 }
 
-/** The code of the error that closed the socket, or `closed` if there was none. */
 export function closeCode(socket: Pick<Socket, 'errored'> | undefined): string {
   const error = socket?.errored;
   if (error === null || error === undefined) return 'closed';
@@ -103,7 +92,6 @@ function ignoreError(): void {
   // ignored: 'close' follows every error, and `socket.errored` keeps the error
 }
 
-/** Error codes of a write after the member has closed or reset the connection. */
 const RESET_CODES = new Set<unknown>(['EPIPE', 'ECONNRESET', 'ECONNABORTED']);
 
 type Done = (error?: Error | null) => void;
@@ -121,10 +109,9 @@ const WRITES = Symbol('writes');
 const READS = Symbol('reads');
 
 /**
- * Creates a socket to a member. After a failed write, the socket still delivers received bytes, and discards all
- * further writes. The reason: a member may answer and close the connection before it has read the whole request.
- * noria's next write then fails, and would destroy a plain socket, although the kernel still has unread bytes of the
- * answer.
+ * After a failed write, the socket still delivers received bytes, and discards further writes: a member may answer
+ * and close before it has read the whole request, and a plain socket would be destroyed with the answer unread in the
+ * kernel.
  */
 export function receivingSocket(options: SocketConstructorOpts): Socket {
   const socket: MemberSocket = new Socket(options);
@@ -134,10 +121,7 @@ export function receivingSocket(options: SocketConstructorOpts): Socket {
   return socket;
 }
 
-/**
- * Whether a failed write has shown that the member reset the connection. After such a failure, an 'end' does not prove
- * that the member's data is complete.
- */
+/** After a reset, an 'end' does not prove that the member's data is complete. */
 export function hasFailedWrite(socket: Socket): boolean {
   return (socket as MemberSocket)[WRITES]?.failed === true;
 }
@@ -156,19 +140,11 @@ function writev(
   if (written !== undefined) Socket.prototype._writev?.call(this, chunks, written);
 }
 
-/**
- * How a socket of `receivingSocket` writes: after the member has reset the connection, each write discards its data and
- * reports success.
- */
 class ReceivingWrites {
-  /** Whether a write failed because of a reset. */
   failed = false;
   #done: Done | undefined;
 
-  /**
-   * Call it before a write. Returns the callback to pass to the write, which then calls `done`. If the write would
-   * fail, calls `done` at once and returns undefined: discard the data.
-   */
+  /** @returns what to pass to the write; undefined, after `done`, if the write would fail: discard the data. */
   begin(done: Done): Done | undefined {
     if (this.failed) {
       done();
@@ -190,19 +166,12 @@ class ReceivingWrites {
 
 /** The read size of a plain socket in Node. */
 const SHARED_BYTES = 64 * 1024;
-/**
- * With a buffer of this size, noria needs fewer reads and writes per byte than with a buffer of 64 KiB
- * (docs/performance.md).
- */
+/** Fewer reads and writes per byte than with 64 KiB (docs/performance.md). */
 const LARGE_BYTES = 256 * 1024;
-/** The maximum number of large buffers to keep for reuse. */
 const MAX_SPARE_BUFFERS = 16;
 
-/** The buffers that all tunnels of one dialer share. */
 export class ReadMemory {
-  /**
-   * All tunnels share this buffer. That is safe, because each read copies the content before the next read can start.
-   */
+  /** Safe, because each read copies the content before the next read can start. */
   readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
   #copy = Buffer.allocUnsafeSlow(SHARED_BYTES);
   readonly #spare: Buffer[] = [];
@@ -222,18 +191,16 @@ export class ReadMemory {
     return this.#spare.pop() ?? Buffer.allocUnsafeSlow(LARGE_BYTES);
   }
 
-  /** Returns a large buffer for reuse. The caller must not use the buffer afterwards. */
+  /** The caller must not use the buffer afterwards. */
   giveBack(buffer: Buffer): void {
     if (this.#spare.length < MAX_SPARE_BUFFERS) this.#spare.push(buffer);
   }
 }
 
 /**
- * Creates a socket to a member. Reads reuse one buffer, whereas a plain socket allocates 64 KiB for every read. The
- * socket supports 'data', pause, resume and end, but `read()` and `for await` receive nothing.
- *
- * All tunnels of a dialer read into one shared buffer and emit copies, so an idle tunnel has no read buffer. A tunnel
- * that fills the shared buffer reads into a larger private buffer while its transfer rate is high.
+ * All tunnels of a dialer read into one shared buffer and emit copies, so an idle tunnel has no read buffer; a plain
+ * socket allocates 64 KiB for every read. A tunnel that fills it reads into a larger private buffer while its rate is
+ * high. Supports 'data', pause, resume and end; `read()` and `for await` receive nothing.
  */
 export function tunnelSocket(memory: ReadMemory): Socket {
   const reads = new TunnelReads(memory);
@@ -253,25 +220,19 @@ export function tunnelSocket(memory: ReadMemory): Socket {
 }
 
 /**
- * Lets the socket of a tunnel reuse the memory of a chunk when `sink` has sent the chunk. From now on, the 'data'
- * listener must write each chunk to `sink` before the listener returns. If `sink` then holds as many bytes as its
- * high-water mark, the listener must also pause the socket until 'drain'. No-op for other sockets.
+ * Lets a tunnel reuse the memory of a chunk when `sink` has sent it. The 'data' listener must write each chunk to
+ * `sink` before it returns and, if `sink` holds its high-water mark, pause until 'drain'. No-op for other sockets.
  */
 export function lendChunks(socket: Socket, sink: Socket): void {
   const reads = (socket as MemberSocket)[READS];
   if (reads !== undefined) reads.sink = sink;
 }
 
-/** Provides the buffer for each read of one tunnel, and emits the bytes that were read. */
 class TunnelReads {
   readonly #memory: ReadMemory;
-  /**
-   * The large buffer, present while the transfer rate is high. When the socket closes, noria does not reuse the buffer:
-   * the receiver of the last chunk may still be writing bytes of the buffer.
-   */
+  /** Not reused after the close: the receiver of the last chunk may still be writing its bytes. */
   #large: Buffer | undefined;
   sink: Socket | undefined;
-  /** Whether `sink` sent the previous chunk at once. */
   #sentAtOnce = false;
 
   constructor(memory: ReadMemory) {
@@ -282,7 +243,6 @@ class TunnelReads {
     return this.#large ?? this.#memory.shared;
   }
 
-  /** Emits the bytes of a read as a chunk, and selects the buffer for the next read. */
   emit(socket: Socket, byteCount: number): void {
     const large = this.#large;
     if (large === undefined) this.#emitShared(socket, byteCount);
@@ -290,8 +250,7 @@ class TunnelReads {
   }
 
   /**
-   * Emits a copy of the received bytes. The copy reuses memory if `sink` sent the previous chunk at once, because
-   * `sink` will probably send this chunk at once as well. Otherwise, the copy gets new memory of exactly its size.
+   * Reuses memory if `sink` sent the previous chunk at once, because it will probably send this one at once as well.
    */
   #emitShared(socket: Socket, byteCount: number): void {
     const { shared } = this.#memory;

@@ -8,24 +8,16 @@ import { FAULTS } from '../core/faults.ts';
 import type { AttemptFailure } from './attempt.ts';
 import { isAnswerCode, isLocalCode } from './member-socket.ts';
 
-/** When this number of different members in a row did not answer, our own network is down. */
 export const MIN_LOST_MEMBERS = 4;
-/** Failures longer ago than this do not count. */
 const LOST_WITHIN_MS = 60_000;
-/**
- * After this time without any answer, dead members are a likelier cause than the network, so noria blames members
- * again.
- */
+/** After this time, dead members are a likelier cause than the network. */
 const MAX_DOWN_MS = 2 * 60_000;
 
 export class NetworkWatch {
   readonly #clock: Clock;
   readonly #onChange: (down: boolean) => void;
   readonly #lostAt = new Map<string, number>();
-  /**
-   * Whether our own network works. `given-up`: no answer has arrived for MAX_DOWN_MS, so members are blamed again. Only
-   * an answer leads back to `up`.
-   */
+  /** `given-up`: no answer for MAX_DOWN_MS, so members are blamed again. Only an answer leads back to `up`. */
   #phase: 'up' | 'down' | 'given-up' = 'up';
   #downAt = 0;
   #answeredAt = Number.NEGATIVE_INFINITY;
@@ -42,14 +34,13 @@ export class NetworkWatch {
     return this.#phase === 'down';
   }
 
-  /** Records that another machine answered, which proves that the network is up. */
   answered(now = this.#clock.monotonic()): void {
     this.#answeredAt = now;
     if (this.#lostAt.size > 0) this.#lostAt.clear();
     if (this.#phase !== 'up') this.#move('up');
   }
 
-  /** Records that a connection to `member` got no answer for `ms`, or had no route. */
+  /** For `ms`, or because there is no route. */
   lost(member: string, ms: number): void {
     const now = this.#clock.monotonic();
     if (this.#answeredAt >= now - ms) return; // another machine answered during this attempt, so the network was up
@@ -69,9 +60,8 @@ export class NetworkWatch {
 }
 
 /**
- * What a failed attempt shows about our own network. `up`: another machine answered, for example with a refusal. `down`:
- * no machine answered, so either the member or our network is down. `unknown`: noria has sent nothing, or the failure is
- * local.
+ * `up`: another machine answered, if only with a refusal. `down`: none did. `unknown`: noria has sent nothing, or the
+ * failure is local.
  */
 export function networkSign({
   fault,

@@ -1,22 +1,14 @@
 /**
- * Remembers the results of recent dials. For each target: when a member reached it, when it answered, and which members
- * failed for it although others reached it. For each member: when it last worked.
- *
- * Dials use these results to choose members and to decide blame. noria keeps results for a limited number of targets
- * and members, and forgets the oldest. A forgotten result can only make noria blame fewer members.
+ * The results of recent dials, by which later ones choose members and decide blame. What a bound forgets can only
+ * make noria blame fewer members.
  */
 import { AgedMap, BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { LatestBy } from './evidence.ts';
 
-/** How long one member's success counts as evidence that the target works. */
 const TARGET_REACHED_MS = 30_000;
-/** How long a member counts as working after it reached a target. */
 const MEMBER_WORKED_MS = 60_000;
-/**
- * How long dials avoid a member for a target that other members reach. It is just shorter than the first quarantine, so
- * that the member is tried again when that ends.
- */
+/** Just shorter than the first quarantine, so that the member is tried again when that ends. */
 const AVOIDED_MS = 9_999;
 const MAX_AVOIDED = 64;
 const NONE: readonly string[] = [];
@@ -25,9 +17,8 @@ const UNKNOWN_FIRST_BYTE_MS = 4_000;
 /** A target is silent for too long if it takes this multiple of its slowest recent first byte. */
 const FIRST_BYTE_FACTOR = 3;
 const MIN_MUTE_MS = 1_000;
-/** Each first byte multiplies the recorded slowest one by this factor, so that an old maximum fades. */
+/** So that an old maximum fades. */
 const FIRST_BYTE_DECAY = 0.98;
-/** How long a host's first bytes are remembered. */
 const FIRST_BYTES_MS = 10 * 60_000;
 const MAX_TARGETS = 1_024;
 const MAX_MEMBERS = 4_096;
@@ -36,10 +27,10 @@ export class Reachability {
   readonly #clock: Clock;
   readonly #reached: AgedMap<string>;
   readonly #answered = new BoundedMap<string, TargetHistory>(MAX_TARGETS);
-  /** For each target, the members that failed for it. Usually empty. */
+  /** By target; usually empty. */
   readonly #avoided = new BoundedMap<string, AgedMap<string>>(MAX_TARGETS);
   readonly #workingMembers: AgedMap<string>;
-  /** For each target, its slowest recent first byte, in ms. */
+  /** By target, in ms. */
   readonly #firstBytes: AgedMap<string, number>;
 
   constructor(clock: Clock) {
@@ -64,7 +55,6 @@ export class Reachability {
     members.set(member, true);
   }
 
-  /** The members to avoid for `target` while the pool has other members. */
   membersToAvoid(target: string): readonly string[] {
     if (this.#avoided.size === 0) return NONE;
     const members = this.#avoided.get(target)?.keys() ?? NONE;
@@ -76,7 +66,6 @@ export class Reachability {
     this.#firstBytes.set(target, Math.max(ms, FIRST_BYTE_DECAY * (this.#firstBytes.get(target) ?? 0)));
   }
 
-  /** How long a request to the target may wait for its first byte before another member is tried. */
   muteAfterMs(target: string): number {
     const slowestMs = this.#firstBytes.get(target);
     if (slowestMs === undefined) return UNKNOWN_FIRST_BYTE_MS;
@@ -88,10 +77,8 @@ export class Reachability {
   }
 
   /**
-   * Records that `member` closed a connection to `target` before the first byte of an answer.
-   * @returns whether the member is at fault: the target recently answered through another member, and since that answer,
-   *   no other member has closed a connection to the target. If other members close connections as well, the target may
-   *   have stopped answering.
+   * @returns whether the member is at fault: the target recently answered through another one, and no other has
+   * closed a connection to it since. If others do as well, the target may have stopped answering.
    */
   recordCut(member: string, target: string): boolean {
     const now = this.#clock.monotonic();
@@ -102,12 +89,11 @@ export class Reachability {
     return isCompared;
   }
 
-  /** The time since a member last reached the target, exact to a second; Infinity if no member did so recently. */
+  /** Exact to a second; Infinity if no member reached the target recently. */
   sinceReachedMs(target: string): number {
     return this.#reached.ageMs(target);
   }
 
-  /** Whether the member reached any target recently. */
   memberWorked(member: string): boolean {
     return this.#workingMembers.has(member);
   }

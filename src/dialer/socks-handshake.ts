@@ -39,15 +39,11 @@ export class Socks5Handshake implements Handshake {
   readonly opening: Buffer;
   #target: HostPort | undefined;
   readonly #login: Login | undefined;
-  /** Whether `opening`, the first message to the member, contains greeting, login and request. */
   readonly #isPipelined: boolean;
   #phase: 'method' | 'login' | 'reply' = 'method';
   #buffered: Buffer = NO_BYTES;
 
-  /**
-   * @param target - if undefined, the handshake waits after the login until `request` sets the target.
-   * @param isPipelined - whether to send login and request without waiting for replies. This requires a target.
-   */
+  /** @param target - undefined: after the login, the handshake waits for `request`. */
   constructor(target: HostPort | undefined, login: Login | undefined, isPipelined = false) {
     this.#target = target;
     this.#login = login;
@@ -63,12 +59,11 @@ export class Socks5Handshake implements Handshake {
         : greeting;
   }
 
-  /** Whether the member has accepted greeting and login, but there is no target yet. */
   get isWaiting(): boolean {
     return this.#phase === 'reply' && this.#target === undefined;
   }
 
-  /** Sets the target. @returns the request, if the member waits for it. */
+  /** @returns the request, if the member waits for it. */
   request(target: HostPort): Buffer | undefined {
     const { isWaiting } = this;
     this.#target = target;
@@ -129,7 +124,6 @@ export class Socks5Handshake implements Handshake {
   }
 }
 
-/** A complete, positive reply of `replyBytes` bytes. The handshake continues with `phase`. */
 interface NextPhase {
   readonly kind: 'next';
   readonly phase: 'login' | 'reply';
@@ -240,10 +234,7 @@ const SOCKS4_REPLY_BYTES = 8;
 const SOCKS4_GRANTED = 0x5a;
 /** "Request rejected or failed": either the target or the member is the cause. */
 const SOCKS4_FAILED = 0x5b;
-/**
- * With these replies, the member says that it requires identification: it could not connect to identd on this machine,
- * or identd reported another user.
- */
+/** The member found no identd on this machine, or one that names another user. */
 const SOCKS4_IDENT = new Set([0x5c, 0x5d]);
 
 /** Whether the protocol can address the target: SOCKS4 and SOCKS4A have no IPv6 addresses. */
@@ -255,7 +246,6 @@ export class Socks4Handshake implements Handshake {
   readonly opening: Buffer;
   #buffered: Buffer = NO_BYTES;
 
-  /** @throws TypeError for a target that `socks4CanReach` rejects. */
   constructor(target: HostPort, login: Login | undefined) {
     if (!socks4CanReach(target)) throw new TypeError('SOCKS4 has no IPv6 addresses');
     this.opening = socks4Request(target, login?.username ?? '');
@@ -273,7 +263,6 @@ export class Socks4Handshake implements Handshake {
   }
 }
 
-/** Formats a SOCKS4 request for an IPv4 address, or a SOCKS4A request for a name. */
 function socks4Request(target: HostPort, userId: string): Buffer {
   const isName = target.kind === 'name';
   return Buffer.concat([

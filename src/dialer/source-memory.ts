@@ -11,14 +11,12 @@ import { type HandshakeSetting, Pipelining } from './pipelining.ts';
 
 export interface SourceSettings extends SourceAccess {
   /**
-   * The forward mode to try first for plain HTTP requests. `absolute` if most members refuse CONNECT: for example, the
-   * members of the free product with the label `http`.
+   * What to try first. `absolute` if most members refuse CONNECT, as those of the free product with the label `http`.
    */
   readonly forwardMode: ForwardMode;
   readonly handshake: HandshakeSetting;
 }
 
-/** How long the success of one member counts as evidence that the source works. */
 const WORKED_MS = 60_000;
 
 export class SourceMemory {
@@ -45,7 +43,6 @@ export class SourceMemory {
     this.pipelining = new Pipelining(clock, settings.handshake);
   }
 
-  /** Whether a member of the source reached a target recently. */
   get worked(): boolean {
     return this.#clock.monotonic() - this.#acceptedAt <= WORKED_MS;
   }
@@ -56,58 +53,40 @@ export class SourceMemory {
   }
 }
 
-/**
- * The maximum time to keep an unused connection. Common proxies wait longer than this for the first request of a
- * client.
- */
+/** Common proxies wait longer than this for the first request. */
 export const MAX_KEEP_MS = 10_000;
-/** When this number of members have closed an unused connection, noria assumes that all members of the source do so. */
+/** Then noria assumes that all members of the source close unused connections. */
 export const MIN_CLOSING_MEMBERS = 3;
-/** Members close an unused connection after some time. noria keeps an unused connection for this share of that time. */
+/** Of the time after which members close an unused connection. */
 const KEEP_SHARE = 0.8;
-/** After this time, noria forgets that a member closed an unused connection. */
 const RELEARN_MS = 10 * 60_000;
 const MAX_MEMBERS = 16;
-/** The weight of the latest sample in the moving average of the opening time. */
 const SAMPLE_WEIGHT = 0.1;
-/**
- * With each sample, the recorded minimum of the opening time grows by this factor. So an old minimum fades when the
- * members of a source change.
- */
+/** An old minimum fades, because the members of a source change. */
 const MIN_GROWTH = 1.02;
 
-/**
- * Measures, for the members of one source, how long opening a connection takes, and how long a member keeps an unused
- * connection.
- */
 export class OpeningTimes {
-  /** The moving average of the opening time in ms; undefined before the first connection. */
+  /** A moving average in ms. */
   averageMs: number | undefined;
-  /**
-   * The shortest time in ms that opening a connection took recently. Unlike the average, this time hardly depends on
-   * the load of this machine.
-   */
+  /** Unlike the average, it hardly depends on the load of this machine. */
   minMs = Number.POSITIVE_INFINITY;
-  /** For each member that closed an unused connection: how long the connection was unused. */
+  /** How long a connection was unused when the member closed it. */
   readonly #closings: AgedMap<string, number>;
 
   constructor(clock: Clock) {
     this.#closings = new AgedMap(clock, RELEARN_MS, MAX_MEMBERS);
   }
 
-  /** Records that a connection was established after `ms`. */
   opened(ms: number): void {
     this.averageMs =
       this.averageMs === undefined ? ms : this.averageMs + SAMPLE_WEIGHT * (ms - this.averageMs);
     this.minMs = Math.min(ms, this.minMs * MIN_GROWTH);
   }
 
-  /** Records that `member` closed a connection that was unused for `afterMs`. */
   closedUnused(member: string, afterMs: number): void {
     this.#closings.set(member, afterMs);
   }
 
-  /** How long to keep an unused connection. */
   get keepMs(): number {
     if (this.#closings.size < MIN_CLOSING_MEMBERS) return MAX_KEEP_MS;
     const sorted = this.#closings.values().sort(ascending);
@@ -115,16 +94,10 @@ export class OpeningTimes {
   }
 }
 
-/**
- * The minimum number of latency samples for computing their 95th percentile and for deciding which members are slow.
- */
 export const MIN_SAMPLES = 20;
 /** The maximum number of samples to keep: a few for each member of a typical pool. */
 const MAX_SAMPLES = 256;
-/**
- * The minimum time in ms between two computations of the 95th percentile. Each computation sorts all samples, which
- * takes more CPU time than a dial.
- */
+/** Each computation sorts all samples, which takes more CPU time than a dial. */
 const RECOMPUTE_INTERVAL_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;
@@ -140,39 +113,29 @@ interface LatencyProfile {
 
 export interface LatencySample {
   readonly member: string;
-  /** The time from the start of the attempt to the member's acceptance. */
   readonly ms: number;
-  /** The monotonic moment at which noria took the sample. */
   readonly at: number;
 }
 
 /**
- * Measures how long the members of one source take to connect to a target, and which members are slow.
- *
- * The profile contains the 95th percentile of the times of the latest successful attempts. It counts only the faster
- * half of the members: if slow members counted, long times would look normal. Samples expire after ten minutes.
+ * The 95th percentile counts only the faster half of the members: if slow ones counted, long times would look normal.
  */
 export class LatencyEstimator {
   readonly #samples: LatencySample[] = [];
   #nextIndex = 0;
   #computedAt = Number.NEGATIVE_INFINITY;
-  #profile: LatencyProfile | undefined;
+  /** Computed at most once a second. Undefined while there are too few samples. */
+  profile: LatencyProfile | undefined;
 
   add(sample: LatencySample): void {
     this.#samples[this.#nextIndex] = sample;
     this.#nextIndex = (this.#nextIndex + 1) % MAX_SAMPLES;
     if (this.#samples.length < MIN_SAMPLES || sample.at - this.#computedAt < RECOMPUTE_INTERVAL_MS) return;
     this.#computedAt = sample.at;
-    this.#profile = profileOf(this.#samples, sample.at - MAX_AGE_MS);
-  }
-
-  /** The current profile, computed at most once a second. Undefined while there are too few samples. */
-  get profile(): LatencyProfile | undefined {
-    return this.#profile;
+    this.profile = profileOf(this.#samples, sample.at - MAX_AGE_MS);
   }
 }
 
-/** Returns the profile of the samples since `sinceAt`; undefined if there are too few. */
 export function profileOf(samples: readonly LatencySample[], sinceAt: number): LatencyProfile | undefined {
   const recent = samples.filter(({ at }) => at >= sinceAt);
   if (recent.length < MIN_SAMPLES) return undefined;

@@ -1,12 +1,7 @@
 /**
- * Opens and owns warm connections: connections to members that are opened before tunnels need them, so that a tunnel
- * costs one round trip to its member.
- *
- * After each tunnel, noria asks the pool for the next members and opens warm connections to them. Their number follows
- * from the number of tunnels that arrive while noria opens one connection. For a session, noria opens at most one
- * connection, to the session's member. Warm connections hold no lease: a tunnel uses a warm connection only if the pool
- * grants the member of the connection to the tunnel.
- * docs/decisions/0006-keep-warm-connections.md gives the reasons.
+ * Connections to members that are opened before tunnels need them, so that a tunnel costs one round trip. After each
+ * tunnel, noria opens some to the members that the pool will probably grant next: as many as tunnels arrive while one
+ * opens, for a session at most one. They hold no lease. Reasons: docs/decisions/0006-keep-warm-connections.md.
  */
 import type { Socket } from 'node:net';
 import { AgedMap, BoundedMap } from '../core/bounded-map.ts';
@@ -18,7 +13,7 @@ import { type OpenSocket, readyEvent } from './member-socket.ts';
 import { Socks5Handshake } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';
 
-/** How many warm connections noria keeps. `auto`: noria decides. `off`: none. A number: the maximum for each source. */
+/** A number: the maximum for each source. */
 export type WarmSetting = 'auto' | 'off' | number;
 
 interface WarmParts {
@@ -29,32 +24,22 @@ interface WarmParts {
   memoryOf(source: string): SourceMemory;
 }
 
-/** A warm connection that a tunnel has taken. The tunnel owns it. */
 export interface TakenConnection {
   readonly socket: Socket;
   readonly login: PreparedLogin | undefined;
   /** Whether TCP, and TLS if used, are established. */
   readonly isConnected: boolean;
-  /** SOCKS5 only: the handshake of this connection, which has already sent its opening message. */
+  /** SOCKS5 only; its opening message has been sent. */
   readonly handshake: Socks5Handshake | undefined;
-  /** How many ms a tunnel saves by using this connection instead of a new one. */
   readonly savedMs: number;
 }
 
-/** With `auto`, the maximum number of warm connections for each source. */
 const MAX_AUTO_CONNECTIONS = 128;
-/**
- * The maximum number of streams whose rates noria remembers. A stream consists of the tunnels of one session, or of the
- * tunnels without a session that have the same routing options.
- */
+/** A stream: the tunnels of one session, or those without one that have the same routing options. */
 const MAX_STREAMS = 1_024;
-/** How long noria opens no further warm connection to a member that has closed or refused a warm connection. */
 const RETRY_AFTER_MS = 10_000;
 const MAX_FAILED_MEMBERS = 1_024;
-/**
- * How much each tunnel adds to the number of warm connections that may end unused. So on average, one warm connection
- * may end unused for every 25 tunnels.
- */
+/** One warm connection may end unused for every 25 tunnels. */
 const EARNED_PER_TUNNEL = 0.04;
 const MAX_BALANCE = 10;
 
@@ -63,9 +48,8 @@ export class WarmConnections {
   readonly #byMember = new Map<string, WarmConnection>();
   readonly #countBySource = new Map<string, number>();
   readonly #streams = new BoundedMap<string, TunnelRate>(MAX_STREAMS);
-  /** The members that closed or refused a warm connection. */
   readonly #failed: AgedMap<string>;
-  /** The balance: how many more warm connections may end unused. At 0, noria opens no further warm connection. */
+  /** How many more may end unused. At 0, noria opens none. */
   #balance = MAX_BALANCE;
   #maxPerSource = 0;
 
@@ -78,16 +62,13 @@ export class WarmConnections {
     return this.#byMember.size;
   }
 
-  /** Sets the maximum number of warm connections. Closes all warm connections, because their login may be outdated. */
+  /** Closes all warm connections, because their login may be outdated. */
   configure(setting: WarmSetting): void {
     this.close();
     this.#maxPerSource = setting === 'auto' ? MAX_AUTO_CONNECTIONS : setting === 'off' ? 0 : setting;
   }
 
-  /**
-   * Returns the warm connection to the member if the connection has the current login. The caller then owns the
-   * connection.
-   */
+  /** Only if it has the current login. The caller then owns it. */
   take({ member, source, login }: UpcomingMember): TakenConnection | undefined {
     const connection = this.#byMember.size === 0 ? undefined : this.#byMember.get(member);
     if (connection === undefined) return undefined;
@@ -98,10 +79,7 @@ export class WarmConnections {
     return undefined;
   }
 
-  /**
-   * Call it when a tunnel or request with these routing options uses the member. Opens connections to the members that
-   * the next tunnels will probably get.
-   */
+  /** Opens connections to the members that the next tunnels will probably get. */
   used(routing: RoutingOptions, next: UpcomingMember): void {
     if (this.#maxPerSource === 0) return;
     const { opening } = this.#parts.memoryOf(next.source);
@@ -159,10 +137,7 @@ export class WarmConnections {
     this.#countBySource.set(source, count + 1);
   }
 
-  /**
-   * The number of round trips until the member can receive the request for a target: one for the connection, and those
-   * of the handshake before the request.
-   */
+  /** Until the member can receive the request for a target. */
   #openingRoundTrips({ member, source, protocol, login }: UpcomingMember): number {
     const { pipelining, credentials } = this.#parts.memoryOf(source);
     const hasLogin = (login ?? credentials.current) !== undefined;
@@ -176,18 +151,12 @@ export class WarmConnections {
   }
 }
 
-/**
- * How a warm connection ended unused. `unopened`: noria could not establish it. `closed`: the member closed it.
- * `expired`: it reached its time limit.
- */
+/** `unopened`: noria could not establish it. `closed`: by the member. `expired`: at its time limit. */
 type WarmEnd = 'unopened' | 'closed' | 'expired';
 
 /**
- * A connection to a member that is opened before a tunnel needs it, with TLS if the member speaks TLS. It ends when a
- * tunnel takes it, when it expires, or when the member closes it.
- *
- * If a SOCKS5 member does not accept pipelined handshakes, greeting and login are sent early as well, one after the
- * other. The login is sent only if the member asks for a login.
+ * Ends when a tunnel takes it, when it expires, or when the member closes it. If a SOCKS5 member does not accept
+ * pipelining, greeting and login are sent early as well; the login only if the member asks for one.
  */
 class WarmConnection {
   readonly member: UpcomingMember;
@@ -202,16 +171,16 @@ class WarmConnection {
   #readyAt: number | undefined;
   readonly #handshake: Socks5Handshake | undefined;
 
-  /** @param onEnded - called when the connection has ended unused. `keptMs`: the time since it was ready. */
+  /** @param onEnded - it has ended unused. `keptMs`: the time since it was ready. */
   constructor(
     parts: WarmParts,
     settings: {
       readonly member: UpcomingMember;
       readonly memory: SourceMemory;
       readonly login: PreparedLogin | undefined;
-      /** SOCKS5 only: whether to send greeting and login before a tunnel needs the connection. */
+      /** SOCKS5 only: whether greeting and login go before a tunnel needs the connection. */
       readonly greets: boolean;
-      /** The connection expires when this number of ms has passed since noria began to open it. */
+      /** Since noria began to open it. */
       readonly keepMs: number;
     },
     onEnded: (connection: WarmConnection, end: WarmEnd, keptMs: number) => void,
@@ -236,7 +205,7 @@ class WarmConnection {
     return { socket: this.#socket, login: this.login, isConnected: this.#isConnected, handshake, savedMs };
   }
 
-  /** Closes the connection without a call of `onEnded`. */
+  /** Without a call of `onEnded`. */
   close(): void {
     this.#release();
     this.#socket.destroy();
@@ -279,33 +248,18 @@ class WarmConnection {
   }
 }
 
-/**
- * If opening a connection takes less than this, noria opens no warm connections, because clients would not notice the
- * difference.
- */
+/** Clients would not notice a smaller gain. */
 export const MIN_GAIN_MS = 2;
-/**
- * noria averages the rate of tunnels over both windows, and uses the larger average. The long window shows low rates,
- * such as a few tunnels per second. The short window soon shows a sudden rise.
- */
+/** The larger of two averages counts: the long one shows low rates, the short one soon shows a sudden rise. */
 const LONG_WINDOW_MS = 5_000;
 const SHORT_WINDOW_MS = 500;
-/**
- * With fewer tunnels than this in the long window, the rate is 0, because a single tunnel does not show that more
- * tunnels follow.
- */
+/** A single tunnel does not show that more follow. */
 const MIN_TUNNELS = 1.5;
-/**
- * The reserve of warm connections, in standard deviations of the number of tunnels that arrive while a connection
- * opens. With 2, about 2 % of the tunnels find no open connection.
- */
+/** With 2 standard deviations, about 2 % of the tunnels find no open connection. */
 const DEVIATIONS = 2;
-/**
- * noria holds warm connections only if tunnels are expected to use all of them within this share of `keepMs`.
- */
+/** noria holds no more than tunnels are expected to use within this share of `keepMs`. */
 const USE_SHARE = 0.5;
 
-/** Measures the rate of tunnels. The latest tunnels count most. */
 export class TunnelRate {
   #long = 0;
   #short = 0;
@@ -327,11 +281,7 @@ export class TunnelRate {
   }
 }
 
-/**
- * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. 0 if tunnels would
- * need longer than USE_SHARE × `keepMs` to use all these connections.
- * @param keepMs - how long noria keeps an unused connection.
- */
+/** Rate × opening time, plus a reserve for irregular arrivals. 0 if tunnels would need too long to use them all. */
 export function stockFor(perMs: number, openingMs: number, keepMs: number): number {
   const duringOpening = perMs * openingMs;
   const stock = Math.max(1, Math.ceil(duringOpening + DEVIATIONS * Math.sqrt(duringOpening)));

@@ -1,8 +1,6 @@
 /**
- * One probe of one member: a request to the site of the check (`health.check`) or, without a check, one or two attempts. A sign of life
- * is any reply that only a working proxy gives, such as an error about an unreachable target.
- *
- * The probe owns its connection; the prober owns the lease.
+ * One probe of one member: a request to the site of `health.check` or, without a check, one or two attempts. A sign
+ * of life is any reply that only a working proxy gives. The probe owns its connection; the prober owns the lease.
  */
 import { isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -22,26 +20,20 @@ export interface CheckSite {
   /** Whether the request uses TLS inside the tunnel. The check of the certificate then detects a man in the middle. */
   readonly tls: boolean;
   readonly url: string;
-  /** The value of the Host field. Omits the port if it is the default port (RFC 9110 §7.2). */
+  /** Without the default port (RFC 9110 §7.2). */
   readonly authority: string;
   readonly path: string;
 }
 
 export type ProbeOutcome =
-  /**
-   * `latencyMs` is absent if the probe required only a sign of life. `relays`: whether the member relayed bytes of a
-   * target.
-   */
+  /** `latencyMs`: only with a site. `relays`: the member relayed bytes of a target. */
   | { readonly kind: 'passed'; readonly latencyMs?: number; readonly relays: boolean }
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
-  /** The member gave no sign of life: it closed every connection without an answer, or never answered. */
+  /** It closed every connection without an answer, or never answered. */
   | { readonly kind: 'lifeless'; readonly fault: FaultCode }
-  /** The member did not connect to its own address, at which it listens, or relayed no bytes from this address. */
+  /** It did not connect to its own address, at which it listens, or relayed nothing from there. */
   | { readonly kind: 'unconnected'; readonly fault: FaultCode }
-  /**
-   * Either the member or the site failed. If another member reaches the site, the probed member is at fault. `alive`:
-   * whether the probed member speaks its protocol.
-   */
+  /** If another member reaches the site, this one is at fault. `alive`: it speaks its protocol. */
   | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
   | { readonly kind: 'cancelled' };
 
@@ -68,7 +60,7 @@ const NOWHERE: HostPort = {
   text: 'probe.invalid:443',
 };
 
-/** Errors that only a working member reports: the member says that it cannot reach the target. */
+/** Only a working member says that it cannot reach the target. */
 const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);
 
 const SITE_FAULTS = {
@@ -86,7 +78,7 @@ export class Probe {
   #socket: Socket | undefined;
   #cancelled = false;
 
-  /** @param timeoutMs - the time limit of the whole probe if it asks a site, otherwise of each of its steps. */
+  /** @param timeoutMs - of the whole probe if it asks a site, otherwise of each step. */
   constructor(lease: Lease, asks: Asks, timeoutMs: number, parts: ProbeParts) {
     this.lease = lease;
     this.#asks = asks;
@@ -110,8 +102,7 @@ export class Probe {
   async #askForSite(at: CheckSite, expectStatus: number): Promise<ProbeOutcome> {
     const { clock, deadlines } = this.#parts;
     const startedAt = clock.monotonic();
-    // A check of an https site needs a tunnel. A check of an http site may use absolute form, like a client's plain
-    // request.
+    // A check of an http site may use absolute form, like a client's plain request.
     const result = await this.#try(at.target, at.tls ? 'tunnel' : 'forward');
     if (result.kind === 'cancelled') return result;
     if (result.kind === 'failed') {
@@ -129,14 +120,9 @@ export class Probe {
   }
 
   /**
-   * Asks the member to connect to `NOWHERE`, a target that does not exist, and to the member's own address, until the
-   * member gives a sign of life.
-   *
    * Most working members report `NOWHERE` as unreachable; some close the connection or wait for their resolver. A
-   * working member can usually reach its own address, because it listens there itself.
-   *
-   * @param asks - `sign-of-life`: tries `NOWHERE` first. `own-address`: tries the member's own address first. If the
-   * member connects to its own address, it must then also relay bytes from there.
+   * working member can usually reach its own address.
+   * @param asks - which of the two comes first; after `own-address`, the member must also relay bytes from there.
    */
   async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
     const { host, port } = this.lease;
@@ -227,10 +213,7 @@ export async function exitThrough(
     ?.find((found) => isIP(found) !== 0);
 }
 
-/**
- * Whether the member relays bytes. `connection` leads through the member to the member's own address. Sends the first
- * message of a client in the protocol of the member, such as a SOCKS5 greeting, and waits for any byte.
- */
+/** Sends the first message of a client to the member's own address, through the member, and waits for any byte. */
 async function isRelayed(connection: RawConnection, protocol: MemberProtocol, wait: Wait): Promise<boolean> {
   const { opening } = memberHandshake(protocol, NOWHERE, undefined);
   const answer = await exchange(connection.socket, opening, connection.early, { ...wait, read: () => true });
@@ -267,8 +250,8 @@ function ask<Answer>(
 }
 
 /**
- * Writes `opening`, and resolves with the first defined result of `read`, or with the reason why there is none. Always closes the
- * connection. Never rejects.
+ * Resolves with the first defined result of `read`, or why there is none. Always closes the connection. Never
+ * rejects.
  */
 function exchange<Answer>(
   socket: Socket,

@@ -1,13 +1,8 @@
 /**
- * Probes unproven members before their first use, and members that failed for only one client. If a check is
- * configured, also probes members whose quarantine has ended, and members without a success for a while.
- *
- * A probe uses the same protocols and credentials as a client's request. With a check, the response of the check's site
- * must arrive through the member. Without a check, the member must answer in its protocol.
- *
- * If a probe does not reach the site, the prober blames the member only after another member has reached the site. So a
- * dead site or a wrong check does no harm to members. If a member that failed for only one client gives no sign of
- * life, the prober blames it only after a working member has given one.
+ * Probes unproven members before their first use, and members that failed for only one client; with a check, also
+ * those whose quarantine has ended or that had no success for a while. A member that does not reach the site is
+ * blamed only after another one has reached it, so a dead site or a wrong check does no harm. A member without a sign
+ * of life is blamed only after a working member has given one.
  */
 
 import type { Clock } from '../core/clock.ts';
@@ -42,17 +37,11 @@ export interface ProberOptions extends ProberSettings {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
-/**
- * The interval in ms at which the prober asks the pool for members to probe. A random part of up to JITTER makes it
- * longer or shorter.
- */
+/** Longer or shorter by a random part of up to JITTER. */
 const ROUND_MS = 1_000;
 const JITTER = 0.2;
 const MAX_PROBES = 32;
-/**
- * The time limit in ms for a sign of life. It is long enough for most working members, and short enough to find dead
- * members soon.
- */
+/** Long enough for most working members, short enough to find dead ones soon. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
 /** `#compare` probes only a member that had a success within this time, in ms. */
 const WORKED_MS = 10 * MINUTE_MS;
@@ -60,10 +49,7 @@ const TICK_MS = 50;
 /** The id of a lease that the pool has not granted. */
 const NO_LEASE = -1;
 
-/**
- * A member through which a probe did not reach the site. The prober keeps the lease until another member shows whether
- * the site works.
- */
+/** Its lease is kept until another member shows whether the site works. */
 interface Suspect {
   readonly lease: ProbeLease;
   readonly fault: FaultCode;
@@ -95,7 +81,7 @@ export class Prober implements AsyncDisposable {
     this.#wakeAfter(0);
   }
 
-  /** @throws NoriaError `bad-config` like the constructor. The previous settings then stay in use. */
+  /** @throws NoriaError `bad-config`. The previous settings then stay in use. */
   configure(settings: ProberSettings): void {
     this.#site = siteOf(settings);
     this.#settings = settings;
@@ -208,10 +194,7 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /**
-   * Decides whether a member that failed a probe is at fault. Probes a working member of the same source, and blames
-   * the failed member if the working member gets further: for example, if only the working member relays bytes.
-   */
+  /** Probes a working member of the same source, and blames the failed one if the working one gets further. */
   #compare(lease: Lease, { kind, fault }: Extract<ProbeOutcome, { kind: 'lifeless' | 'unconnected' }>): void {
     const { pool } = this.#options;
     const other = this.#closed ? undefined : pool.acquireForComparison(lease.source, WORKED_MS);
@@ -244,16 +227,12 @@ export class Prober implements AsyncDisposable {
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
   }
 
-  /** Blames all suspects (the members that did not reach the site), because another member has reached the site. */
   #blameSuspects(): void {
     for (const { lease, fault } of this.#suspects) this.#blame(lease, { fault, blame: 'member' });
     this.#suspects = [];
   }
 
-  /**
-   * Blames none of the suspects: no other member reached the site either, so the site is at fault. Admits those that
-   * are new and gave a sign of life, as if no check were configured.
-   */
+  /** No other member reached the site either, so the site is at fault. */
   #releaseSuspects(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
       if (alive && lease.isNew) this.#admit(lease, undefined);
