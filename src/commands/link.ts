@@ -253,11 +253,18 @@ function lifeText(ms: DrawnEntry['lifetimeMs']): string {
   return ms === 'unknown' ? 'unknown (-1)' : formatDuration(Math.floor(ms / 1_000) * 1_000);
 }
 
+/** Whether the URL is that of a file: its entries have no end, and the answer has no code. */
+function isList(url: string, { recognised }: DecodedLink): boolean {
+  const isFile = /\.(?:txt|csv|json|list)$/i.test(new URL(url).pathname);
+  return isFile && recognised?.ok === undefined && recognised?.parts?.expiry === undefined;
+}
+
 /** Returns the source in YAML. Comments mark the values that only the operator can know. */
 function sourceOf(
   url: Secret,
-  { recognised, entries }: DecodedLink,
+  answer: DecodedLink,
 ): { readonly source: string; readonly variables: Readonly<Record<string, string>> } {
+  const { recognised, entries } = answer;
   const variables = new Map<string, string>();
   const asked = urlWithVariables(url, (name) => addVariable(variables, name));
   const count = COUNT_PARAM.exec(asked)?.[2];
@@ -265,13 +272,17 @@ function sourceOf(
   const hasLogin = entries.some(({ login }) => login !== undefined);
   const protocols = new Set(entries.map(({ protocol }) => protocol));
   const [protocol = 'http'] = protocols;
-  const source = {
+  const drawn = {
     name: 'other',
     product: 'link',
     url: asked.replace(COUNT_PARAM, '$1{count}'),
     interval: '10s',
     ...(hasLife ? {} : { lifetime: '60s' }),
     ...(count === undefined ? {} : { params: { count: Number(count) } }),
+  };
+  const listed = { name: 'list', product: 'list', url: asked, refresh: '5m' };
+  const source = {
+    ...(count === undefined && isList(url.reveal(), answer) ? listed : drawn),
     upstream: { ...(protocols.size > 1 ? {} : { protocol }), auth: hasLogin ? 'entry' : 'none' },
     ...answerOf(recognised),
   };
@@ -282,6 +293,7 @@ function sourceOf(
       'url',
       ` if the parameter sign is a signature that also covers the count, write ${count} instead of {count}: the signature is invalid for any other count`,
     );
+  comment(document, 'refresh', ' how often noria reads the list; if each call gives other proxies, use product: link');
   comment(document, 'interval', " the minimum time between two calls: see the vendor's documentation");
   comment(document, 'lifetime', ' the lifetime of a proxy: the answer does not contain it');
   return { source: document.toString({ lineWidth: 0 }), variables: Object.fromEntries(variables) };

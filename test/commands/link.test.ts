@@ -260,3 +260,18 @@ test('link command: recognises a file with a list, and names the lines that cann
   const [source] = parseConfig(out.slice(out.indexOf('sources:')), 'noria.yaml', { env: {} }).sources;
   expect(source).toMatchObject({ product: 'list', file, entryLogin: 'require' });
 });
+
+test('link command: the URL of a file with proxies becomes a list', async () => {
+  const { url } = await openVendor('192.0.2.1:8000\n192.0.2.2:8000\n');
+  const file = url.replace('/get', '/proxies.txt');
+  const { exitCode, out } = await link(file);
+  expect(exitCode).toBe(0);
+  const yaml = out.slice(out.indexOf('sources:'));
+  const [source] = parse(yaml).sources;
+  expect(source).toEqual({
+    ...{ name: 'list', product: 'list', url: file, refresh: '5m' },
+    ...{ upstream: { protocol: 'http', auth: 'none' }, answer: { address: '{ip}:{port}' } },
+  });
+  expect(parseConfig(yaml, 'noria.yaml', { env: {} }).sources[0]).toMatchObject({ refreshMs: 300_000 });
+  expect((await link(url)).out, 'any other URL is a link').toContain('product: link');
+});
