@@ -293,7 +293,11 @@ function sourceOf(
       'url',
       ` if the parameter sign is a signature that also covers the count, write ${count} instead of {count}: the signature is invalid for any other count`,
     );
-  comment(document, 'refresh', ' how often noria reads the list; if each call gives other proxies, use product: link');
+  comment(
+    document,
+    'refresh',
+    ' how often noria reads the list; if each call gives other proxies, use product: link',
+  );
   comment(document, 'interval', " the minimum time between two calls: see the vendor's documentation");
   comment(document, 'lifetime', ' the lifetime of a proxy: the answer does not contain it');
   return { source: document.toString({ lineWidth: 0 }), variables: Object.fromEntries(variables) };

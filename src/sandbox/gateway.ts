@@ -4,6 +4,7 @@
  */
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
+import { RequestError } from 'proxy-chain';
 import type { Exit, Exits } from './exits.ts';
 import { HttpProxy } from './member-server.ts';
 
@@ -25,6 +26,7 @@ const GRAMMARS: Readonly<Record<string, RegExp>> = {
 
 /** Each account has a vendor, whose grammar its user names must have. */
 const PASSWORD = 'gateway-';
+const BAD_GATEWAY = 502;
 
 export class Gateway {
   readonly #server: Server;
@@ -32,6 +34,7 @@ export class Gateway {
   readonly #series: number;
   readonly #sockets = new Set<Socket>();
   readonly #sessions = new Map<string, Exit>();
+  readonly #ended = new Set<string>();
   #refusesAll = false;
 
   constructor(exits: Exits, series: number) {
@@ -75,6 +78,12 @@ export class Gateway {
     this.#refusesAll = all;
   }
 
+  /** From now on, an exit reaches no target, as after the loss of its machine. Ends all connections of the gateway. */
+  endExit(address: string): void {
+    this.#ended.add(address);
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await new Promise((closed) => this.#server.close(closed));
@@ -86,6 +95,7 @@ export class Gateway {
     if (session === undefined || this.#refusesAll) return undefined;
     const exit = this.#sessions.get(session) ?? this.#exits.next(this.#series);
     this.#sessions.set(session, exit);
+    if (this.#ended.has(exit.address)) throw new RequestError('the exit is gone', BAD_GATEWAY);
     return { exit, behaviour: { how: 'good' as const } };
   }
 }

@@ -92,13 +92,22 @@ export function testConfig(options: NoriaOptions): Config {
 
 /** Starts a whole noria on free ports and closes it with the test. It keeps its log lines instead of printing them. */
 export async function startNoria(options: NoriaOptions, clock: Clock = systemClock): Promise<Noria> {
+  return startDaemonWith(testConfig(options), clock, options.logLevel);
+}
+
+/** Like `startNoria`, with a whole configuration. */
+export async function startDaemonWith(
+  config: Config,
+  clock: Clock = systemClock,
+  level: NoriaOptions['logLevel'] = 'debug',
+): Promise<Noria> {
   const lines: string[] = [];
   const log = createLog({
-    level: options.logLevel ?? 'debug',
+    level,
     format: 'json',
     destination: { write: (line) => void lines.push(line) },
   });
-  const daemon = await startDaemon({ config: testConfig(options), log, clock });
+  const daemon = await startDaemon({ config, log, clock });
   onTestFinished(() => daemon.close());
   return {
     bus: daemon.bus,
