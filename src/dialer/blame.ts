@@ -142,7 +142,8 @@ export class DialBlame {
     return this.reportPoints >= Math.min(answered.length, MIN_DEAD_TARGET_FAILURES) * FULL_REPORT_POINTS;
   }
 
-  accepted(attempt: Attempt, { forwardMode, at }: RawConnection): void {
+  /** @param isLate - the dial had already ended: another attempt has served the client. */
+  accepted(attempt: Attempt, { forwardMode, at }: RawConnection, isLate: boolean): void {
     const { lease } = attempt;
     const ms = at - attempt.startedAt;
     // Adds the time that a warm connection saved, so that latencies are comparable.
@@ -151,7 +152,7 @@ export class DialBlame {
     network.answered(at);
     if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target, at);
     attempt.memory.recordAccepted({ member: lease.member, ms: latencyMs, at });
-    pool.report({ lease: lease.id, kind: 'accepted', latencyMs });
+    pool.report({ lease: lease.id, kind: 'accepted', latencyMs, ...(isLate && { late: true }) });
     this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
   }
 

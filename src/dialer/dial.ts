@@ -248,7 +248,7 @@ export class Dial implements Dialing, Listed {
 
   #onAccepted(attempt: Attempt, connection: RawConnection): void {
     const { lease, hedge } = attempt;
-    this.#blame.accepted(attempt, connection);
+    this.#blame.accepted(attempt, connection, this.#phase !== 'open');
     if (this.#phase === 'open') {
       if (hedge) this.#hedgeEnded('won');
       else if (this.#running.length > 0) this.#hedgeEnded('lost');

@@ -121,8 +121,11 @@ export interface SourceForecast {
  * leases.
  */
 export type LeaseReport =
-  /** The member connected to the target. `latencyMs` is absent if the attempt reused an idle connection. */
-  | { readonly lease: number; readonly kind: 'accepted'; readonly latencyMs?: number }
+  /**
+   * The member connected to the target. `latencyMs` is absent if the attempt reused an idle connection. `late`: another attempt has
+   * served the client.
+   */
+  | { readonly lease: number; readonly kind: 'accepted'; readonly latencyMs?: number; readonly late?: true }
   /** The attempt failed. The failure counts against the member only if the blame is `member`, `member-for-target` or `unclear`. */
   | {
       readonly lease: number;

@@ -104,7 +104,7 @@ export class Leases {
     const lease = this.#open.get(report.lease);
     if (lease === undefined) return false;
     if (report.kind !== 'accepted') this.#end(lease, report, now);
-    else if (!lease.accepted) this.#accept(lease, report.latencyMs, now);
+    else if (!lease.accepted) this.#accept(lease, report, now);
     return true;
   }
 
@@ -127,7 +127,11 @@ export class Leases {
     return ids;
   }
 
-  #accept(lease: OpenLease, latencyMs: number | undefined, now: number): void {
+  #accept(
+    lease: OpenLease,
+    { latencyMs, late }: Extract<LeaseReport, { kind: 'accepted' }>,
+    now: number,
+  ): void {
     const { member, isProbe } = lease;
     lease.accepted = true;
     if (!isProbe) {
@@ -137,7 +141,7 @@ export class Leases {
       const { maxUsesPerMember } = this.#members.settings.rotation;
       if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
     }
-    if (lease.request !== undefined) this.#clients.used(lease.request, member);
+    if (lease.request !== undefined && late !== true) this.#clients.used(lease.request, member);
     this.#members.recordSuccess(member, latencyMs, now);
     for (const observer of this.#members.observers) observer.memberUsed(member, isProbe ? 0 : 1);
     if (lease.session !== undefined) this.#confirm(lease.session, lease, now);

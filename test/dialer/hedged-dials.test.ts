@@ -66,8 +66,9 @@ test('hedged dial: a slow first member that answers late is not blamed, and its 
   expect(connectionOf(await dial('target.example:443')).lease.member).toBe('good');
   const late$ = () => pool.reports.filter(({ lease }) => lease === 1);
   await until('the loser has answered', () => late$().length === 2);
+  expect(pool.reports.filter(({ lease }) => lease === 2)[0]).not.toHaveProperty('late');
   expect(late$()).toMatchObject([
-    { kind: 'accepted', latencyMs: expect.any(Number) },
+    { kind: 'accepted', latencyMs: expect.any(Number), late: true },
     { kind: 'closed', cut: false },
   ]);
   expect(late$()[0]).toSatisfy((report: { latencyMs: number }) => report.latencyMs >= 149);

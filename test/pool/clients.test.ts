@@ -26,6 +26,20 @@ const say = (
     { verdict, host: over.host, forMs: over.forMs, user: over.user },
   );
 
+test('clients: a member that accepts after another one has served the client gets no verdict of the client', () => {
+  const kit = openKit();
+  addMembers(kit, 3);
+  const me = { client: 'me', session: 'me:cart' };
+  const slow = acquire(kit, me, SHOP);
+  const served = acquire(kit, me, { ...SHOP, avoid: [slow.member], hedge: true });
+  accept(kit, served);
+  kit.pool.report({ lease: slow.id, kind: 'accepted', latencyMs: 400, late: true });
+  close(kit, slow);
+  close(kit, served);
+  say(kit, me, 'banned');
+  expect(kit.pool.snapshot().bans.map(({ exit }) => exit)).toEqual([served.exitIp ?? served.host]);
+});
+
 test('clients: a client is told its last request, its session and its tags', () => {
   const kit = openKit();
   addMembers(kit, 4);
