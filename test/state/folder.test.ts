@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -67,6 +67,24 @@ test('state folder: a reused pid does not lock it', async () => {
   const owner = { pid: 1, boot: 'another boot', startTicks: 1 };
   writeFileSync(join(dir, 'daemon.99.json'), JSON.stringify({ id: 'x', value: { owner } }));
   await open(dir);
+});
+
+test('state folder: an owner whose start time is unknown locks it while a process has its pid', async () => {
+  const dir = temporaryFolder();
+  const own = (pid: number | undefined) =>
+    JSON.stringify({ id: 'x', value: { owner: { pid, boot: 'another boot' } } });
+  const { pid: ended } = spawnSync(process.execPath, ['--version']);
+  writeFileSync(join(dir, 'daemon.7.json'), own(process.pid));
+  await expect(open(dir)).rejects.toMatchObject({ code: 'state-locked', context: { pid: process.pid } });
+  writeFileSync(join(dir, 'daemon.8.json'), own(ended));
+  await open(dir);
+});
+
+test('state folder: daemons that create it and its parents at once do not fail because another was first', async () => {
+  const dir = join(temporaryFolder(), 'several', 'new', 'folders');
+  const starts = await Promise.allSettled(Array.from({ length: 8 }, () => open(dir)));
+  const codes = starts.map((start) => (start.status === 'fulfilled' ? 'open' : start.reason.code));
+  expect(codes.sort()).toEqual(['open', ...Array.from({ length: 7 }, () => 'state-locked')]);
 });
 
 test('state folder: a command shares the pace with a daemon and never writes the snapshot', async () => {

@@ -84,3 +84,18 @@ test('versioned file: sweeping removes drafts and no version', async () => {
   await sweepDrafts(folder);
   expect(readdirSync(folder).sort()).toEqual(['count.0.json', 'count.1.json']);
 });
+
+test('versioned file: what a killed process left over delays no change, and a change leaves nothing over', async () => {
+  const folder = temporaryFolder();
+  const file = new VersionedFile(folder, 'count');
+  await file.change(plusOne);
+  const leftOver = ['count.0b1e.tmp', 'count.7.json.tmp', 'count.7.jsonx', 'xcount.9.json', 'counts.9.json'];
+  for (const name of leftOver) writeFileSync(join(folder, name), '');
+  expect(await file.change(plusOne)).toBe(2);
+  const own = /^count\.\d+\.json$/;
+  expect(
+    readdirSync(folder)
+      .filter((name) => !own.test(name))
+      .sort(),
+  ).toEqual([...leftOver].sort());
+});
