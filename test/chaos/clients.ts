@@ -21,16 +21,28 @@ export interface ClientOptions {
   readonly random: Random;
   /** The client gives up after this time. */
   readonly limitMs: number;
+  /** Whether a member of the source that clients ask for has this exit. */
+  readonly isOfSource: (exit: string) => boolean;
 }
+
+/** The source that clients with routing options ask for. */
+export const ASKED_SOURCE = 'socks';
 
 /**
  * `late`: no end within the limit. `refused`: an answer of noria, such as `503 pool-empty`. `cut`: ended before the last byte.
- * `expired`: noria used a member whose life was over.
+ * `expired`: noria used a member whose life was over. `broken-promise`: the exit is not what a session, a ban or an option promises.
  */
 export type Outcome =
   | { readonly kind: 'ok' }
   | {
-      readonly kind: 'refused' | 'cut' | 'late' | 'unreachable' | 'wrong-bytes' | 'expired';
+      readonly kind:
+        | 'refused'
+        | 'cut'
+        | 'late'
+        | 'unreachable'
+        | 'wrong-bytes'
+        | 'expired'
+        | 'broken-promise';
       readonly detail: string;
     };
 
@@ -46,6 +58,9 @@ export const CLIENT_KINDS = [
   'upload',
   'keep-alive',
   'upgrade',
+  'session',
+  'ban',
+  'routing',
 ] as const;
 
 export type ClientKind = (typeof CLIENT_KINDS)[number];
@@ -60,24 +75,36 @@ const EXCHANGES: Readonly<Record<ClientKind, Exchange>> = {
   upload,
   'keep-alive': keepAlive,
   upgrade,
+  session,
+  ban,
+  routing,
 };
 
 const OK: Outcome = { kind: 'ok' };
+const TIMER_SLACK_MS = 20;
 
 /** Runs one exchange. Never rejects. */
 export async function exchange(kind: ClientKind, options: ClientOptions): Promise<Outcome> {
   const tap = new Tap(kind === 'socks4a-echo' ? options.openPort : options.port);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<Outcome>((resolve) => {
-    timer = setTimeout(
-      () => resolve({ kind: 'late', detail: `nothing after ${options.limitMs} ms` }),
-      options.limitMs,
-    );
+    const give = (up: Outcome, afterMs: number) => {
+      const dueAt = performance.now() + afterMs;
+      timer = setTimeout(() => {
+        // The machine delays noria as long as it delays this timer.
+        const ownDelayMs = performance.now() - dueAt;
+        if (ownDelayMs > TIMER_SLACK_MS) give(up, ownDelayMs);
+        else resolve(up);
+      }, afterMs);
+    };
+    give({ kind: 'late', detail: `nothing after ${options.limitMs} ms` }, options.limitMs);
   });
   try {
     return await Promise.race([EXCHANGES[kind](tap, options), late]);
   } catch (error) {
     if (error instanceof Expired) return { kind: 'expired', detail: error.message };
+    // What these promise concerns the exit of an answer. noria may refuse them: a fixed session has one member, a new host no evidence.
+    if (error instanceof Refused && (kind === 'session' || kind === 'ban')) return OK;
     if (error instanceof Refused) return { kind: 'refused', detail: error.message };
     if (error instanceof Ended) {
       return { kind: tap.connected ? 'cut' : 'unreachable', detail: error.message };
@@ -278,8 +305,59 @@ async function upgrade(tap: Tap, options: ClientOptions): Promise<Outcome> {
   return compare(await tap.read(sent.length), sent);
 }
 
-function requestHead(options: ClientOptions, method: string, path: string, fields: string): string {
-  const host = `${HOST}:${options.origin.httpPort}`;
+/** A fixed session never moves: it keeps its exit, or ends. */
+async function session(tap: Tap, options: ClientOptions): Promise<Outcome> {
+  const name = nameOf(options);
+  const asked = { ...options, username: `${options.username}-session-${name}-fixed` };
+  const exits: string[] = [];
+  for (let request = 0; request < 3; request += 1)
+    exits.push(await exitOf(tap, asked, `${HOST}:${options.origin.httpPort}`));
+  return new Set(exits).size === 1
+    ? OK
+    : brokenPromise(`the fixed session ${name} had the exits ${exits.join(', ')}`);
+}
+
+/** A site is not reached again through an exit that its client has reported as banned. */
+async function ban(tap: Tap, options: ClientOptions): Promise<Outcome> {
+  const name = nameOf(options);
+  const asked = { ...options, username: `${options.username}-session-${name}` };
+  const host = `${name}.example`;
+  const banned = await exitOf(tap, asked, `${host}:${options.origin.httpPort}`);
+  tap.write(requestHead(asked, 'GET', `/banned?host=${host}`, '', 'noria.invalid'));
+  expectStatus(await tap.readHead(), 204);
+  const next = await exitOf(tap, asked, `${host}:${options.origin.httpPort}`);
+  return next === banned ? brokenPromise(`${host} was reached through ${banned} after its ban`) : OK;
+}
+
+async function routing(tap: Tap, options: ClientOptions): Promise<Outcome> {
+  const asked = { ...options, username: `${options.username}-source-${ASKED_SOURCE}` };
+  const exit = await exitOf(tap, asked, `${HOST}:${options.origin.httpPort}`);
+  return options.isOfSource(exit) ? OK : brokenPromise(`${exit} is no exit of the source ${ASKED_SOURCE}`);
+}
+
+function brokenPromise(detail: string): Outcome {
+  return { kind: 'broken-promise', detail };
+}
+
+function nameOf({ random }: ClientOptions): string {
+  return `c${randomBelow(random, 2 ** 31)}`;
+}
+
+/** Asks the target from which address it sees this client. */
+async function exitOf(tap: Tap, options: ClientOptions, host: string): Promise<string> {
+  tap.write(requestHead(options, 'GET', '/exit', '', host));
+  const head = await tap.readHead();
+  expectStatus(head, 200);
+  return String(await readBody(tap, head));
+}
+
+function requestHead(
+  options: ClientOptions,
+  method: string,
+  path: string,
+  fields: string,
+  host = `${HOST}:${options.origin.httpPort}`,
+): string {
   return `${method} http://${host}${path} HTTP/1.1\r\nHost: ${host}\r\n${proxyLogin(options)}${fields}\r\n`;
 }
 

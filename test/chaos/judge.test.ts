@@ -11,15 +11,19 @@ import { type Exchange, Recording } from './record.ts';
 import { openServiceGate } from './service-gate.ts';
 import { SECRETS } from './stage.ts';
 
-const FOOTPRINT = { rssBytes: 100 * 2 ** 20, descriptors: 40 };
+const FOOTPRINT = { rssBytes: 100 * 2 ** 20, externalBytes: 4 * 2 ** 20, descriptors: 40 };
+const lifeTo = (change: Partial<typeof FOOTPRINT>, isCut = false) => ({
+  first: FOOTPRINT,
+  last: { ...FOOTPRINT, ...change },
+  isCut,
+});
 
 const CALM: Measured = {
-  before: [FOOTPRINT],
-  after: [FOOTPRINT],
   eventLoopDelayMs: [12],
   ownDelayMs: 5,
   exits: new Set(['127.9.9.9']),
   served: '{}',
+  lateMs: [],
 };
 
 function exchanges(count: number, outcome: Exchange['outcome'], at = 1_000): Exchange[] {
@@ -42,6 +46,7 @@ function judge({
   stored = '',
   crashes = [],
   early = [],
+  lives = [lifeTo({})],
 }: {
   found?: Exchange[];
   succeeded?: number;
@@ -52,6 +57,7 @@ function judge({
   stored?: string;
   crashes?: string[];
   early?: string[];
+  lives?: readonly ReturnType<typeof lifeTo>[];
 }): readonly string[] {
   const folder = testFolder();
   const file = join(folder, 'state', 'snapshot.json');
@@ -64,7 +70,7 @@ function judge({
     keys: ['0123456789abcdef'],
     seen: new Set(seen),
     gates: [{ violations: () => early }],
-    subjects: [{ name: 'noria', output, crashes, stateFolder: dirname(file) }],
+    subjects: [{ name: 'noria', output, crashes, lives, stateFolder: dirname(file) }],
   };
   return violationsOf(judged, recording, { ...CALM, ...measured });
 }
@@ -76,11 +82,15 @@ function playedFault(promise: Fault['promise']): Recording['faults'][number] {
 
 const CUT = { kind: 'cut', detail: 'ended inside a head' } as const;
 
-test('chaos: a calm run breaks no invariant, and one failure in a thousand is allowed', () => {
+test('chaos: a calm run breaks no invariant, and one failure in a thousand and one more are allowed', () => {
   expect(judge({})).toEqual([]);
-  expect(judge({ found: exchanges(2, CUT) })).toEqual([]);
-  expect(judge({ succeeded: 500, found: exchanges(1, CUT) }), 'one failure in a short run').toEqual([]);
-  expect(judge({ succeeded: 500, found: exchanges(2, CUT) })).toHaveLength(1);
+  expect(judge({ found: exchanges(3, CUT) }), 'two of two thousand, and one').toEqual([]);
+  expect(judge({ found: exchanges(4, CUT) })).toHaveLength(1);
+  expect(judge({ succeeded: 200, found: exchanges(2, CUT) }), 'as many as in a thousand, and one').toEqual(
+    [],
+  );
+  expect(judge({ succeeded: 200, found: exchanges(3, CUT) })).toHaveLength(1);
+  expect(judge({ succeeded: 0, found: exchanges(50, CUT) })).toHaveLength(1);
 });
 
 test('chaos: failures count unless a fault that breaks connections excuses them', () => {
@@ -109,22 +119,45 @@ test.each<[string, Parameters<typeof judge>[0], RegExp]>([
     { measured: { served: SECRETS.admin } },
     /admin API, or the store, contains a secret/,
   ],
+  ['more memory', { lives: [lifeTo({ rssBytes: 200 * 2 ** 20 })] }, /100 MiB more than at its start/],
   [
-    'more memory',
-    { measured: { after: [{ ...FOOTPRINT, rssBytes: 200 * 2 ** 20 }] } },
-    /100 MiB more than at the start/,
+    'more buffers',
+    { lives: [lifeTo({ externalBytes: 8 * 2 ** 20 })] },
+    /4 MiB of buffers more than at its start/,
+  ],
+  ['more descriptors', { lives: [lifeTo({ descriptors: 90 })] }, /50 descriptors more than at its start/],
+  [
+    'what a process kept that was killed later',
+    { lives: [lifeTo({ descriptors: 900 }, true), lifeTo({})] },
+    /in life 1 of 2, kept 860 descriptors/,
   ],
   [
-    'more descriptors',
-    { measured: { after: [{ ...FOOTPRINT, descriptors: 90 }] } },
-    /50 descriptors more than at the start/,
+    'a member used after its end',
+    { measured: { lateMs: [3, 240] } },
+    /connected 1 times .* up to 240 ms later/,
   ],
-  ['a slow event loop', { measured: { eventLoopDelayMs: [51] } }, /late by 51 ms/],
+  [
+    'a session that moved',
+    { found: exchanges(1, { kind: 'broken-promise', detail: 'two exits' }) },
+    /download: two exits/,
+  ],
+  ['a slow event loop', { measured: { eventLoopDelayMs: [56] } }, /late by 56 ms \(p99\), above 55 ms/],
   ['a crash', { crashes: ['noria exited with 1'] }, /exited with 1/],
 ])('chaos: the judge reports %s', (_, what, expected) => {
   const violations = judge(what);
   expect(violations).toHaveLength(1);
   expect(violations[0]).toMatch(expected);
+});
+
+test('chaos: the delay of the machine is no fault of noria', () => {
+  expect(judge({ measured: { eventLoopDelayMs: [190], ownDelayMs: 100, lateMs: [90] } })).toEqual([]);
+  expect(judge({ measured: { eventLoopDelayMs: [210], ownDelayMs: 100 } })).toHaveLength(1);
+});
+
+test('chaos: connections and buffers of clients that a process was serving when it was killed are no leak', () => {
+  expect(
+    judge({ lives: [lifeTo({ externalBytes: 12 * 2 ** 20, descriptors: 300 }, true), lifeTo({})] }),
+  ).toEqual([]);
 });
 
 test('chaos: the gate of the service reports early calls, and two calls in flight, separately for each instance', async () => {

@@ -3,16 +3,24 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Recording } from './record.ts';
 import { INTERVAL_MS, SECRETS } from './stage.ts';
-import type { Footprint } from './subject.ts';
+import type { Life } from './subject.ts';
 
 /** The minimum share of successes among the exchanges that no fault excuses. */
 const LEAST_SUCCESS = 0.999;
-/** One failure proves nothing: in a short run it alone would be more than the share allows. */
+/** A share of fewer exchanges means nothing: a run that has fewer may fail as often as one that has as many. */
+const LEAST_EXCHANGES = 1_000;
+/** One failure proves nothing, in any run. */
 const MOST_SINGLE_FAILURES = 1;
 /** How much memory a run may leave in use: for caches that fill, and for sockets in their last seconds. */
 const MORE_RSS_BYTES = 64 * 2 ** 20;
 const MORE_DESCRIPTORS = 24;
+const MORE_EXTERNAL_BYTES = 3 * 2 ** 20;
+/** A process that a fault has ended was serving clients: their connections and buffers are no leak. */
+const BUSY = { externalBytes: 16 * 2 ** 20, descriptors: 400 };
 const MOST_EVENT_LOOP_DELAY_MS = 50;
+
+/** Nothing excuses these. */
+const ALWAYS_WRONG: ReadonlySet<string> = new Set(['wrong-bytes', 'expired']);
 
 /** What the judge looks at when a run is over. */
 export interface Judged {
@@ -29,11 +37,11 @@ export interface JudgedSubject {
   readonly output: string;
   readonly crashes: readonly string[];
   readonly stateFolder: string;
+  /** All lives of its processes, the last one included. */
+  readonly lives: readonly Life[];
 }
 
 export interface Measured {
-  readonly before: readonly Footprint[];
-  readonly after: readonly Footprint[];
   /** The p99 of the event loop delay of each noria, in ms, without the times in which the noria was stopped. */
   readonly eventLoopDelayMs: readonly number[];
   /** The p99 of the event loop delay of this process, in ms. It runs on the same machine as the norias. */
@@ -42,6 +50,8 @@ export interface Measured {
   readonly exits: ReadonlySet<string>;
   /** The pages of the admin API, and all data in the store of a fleet. */
   readonly served: string;
+  /** How long after the end of a member's life, by the sandbox's clock, noria connected to it. */
+  readonly lateMs: readonly number[];
 }
 
 export function violationsOf(judged: Judged, recording: Recording, measured: Measured): readonly string[] {
@@ -50,7 +60,8 @@ export function violationsOf(judged: Judged, recording: Recording, measured: Mea
     ...judged.gates.flatMap((gate) => gate.violations(INTERVAL_MS)),
     ...strangers(judged, measured.exits),
     ...leakedSecrets(judged, measured.served),
-    ...leftBehind(judged, measured),
+    ...judged.subjects.flatMap(leftBehind),
+    ...usedAfterEnd(measured),
     ...slowEventLoops(judged, measured),
     ...judged.subjects.flatMap(({ crashes }) => crashes),
   ];
@@ -58,14 +69,16 @@ export function violationsOf(judged: Judged, recording: Recording, measured: Mea
 
 function wrongExchanges(recording: Recording): string[] {
   const always = recording.exchanges
-    .filter(({ outcome }) => outcome.kind === 'wrong-bytes' || outcome.kind === 'expired')
+    .filter(({ outcome }) => ALWAYS_WRONG.has(outcome.kind))
     .map(({ kind, outcome }) => `${kind}: ${JSON.stringify(outcome)}`);
   const unexcused = recording.unexcused();
+  always.push(...recording.brokenPromises());
   const late = unexcused
     .filter(({ outcome }) => outcome.kind === 'late')
     .map(({ kind, beganAt }) => `${kind} at ${Math.round(beganAt)} ms: no answer within the deadline`);
+  const mayFail = Math.floor((1 - LEAST_SUCCESS) * Math.max(LEAST_EXCHANGES, recording.promised) + 1e-9);
+  if (unexcused.length <= mayFail + MOST_SINGLE_FAILURES) return [...always, ...late];
   const success = 1 - unexcused.length / Math.max(1, recording.promised);
-  if (success >= LEAST_SUCCESS || unexcused.length <= MOST_SINGLE_FAILURES) return [...always, ...late];
   const causes = Map.groupBy(unexcused, ({ outcome }) =>
     outcome.kind === 'ok' ? '' : `${outcome.kind}: ${outcome.detail}`,
   );
@@ -104,27 +117,42 @@ function contents(folder: string): string {
     .join('\n');
 }
 
-function leftBehind({ subjects }: Judged, { before, after }: Measured): string[] {
-  return subjects.flatMap(({ name }, index) => {
-    const [first, last] = [before[index], after[index]];
-    if (first === undefined || last === undefined) return [];
-    const moreBytes = last.rssBytes - first.rssBytes;
+function leftBehind({ name, lives }: JudgedSubject): string[] {
+  const mib = (bytes: number) => Math.round(bytes / 2 ** 20);
+  return lives.flatMap(({ first, last, isCut }, index) => {
+    const what = `${name}, in life ${index + 1} of ${lives.length},`;
+    const moreRss = last.rssBytes - first.rssBytes;
+    const moreExternal = last.externalBytes - first.externalBytes;
     const moreDescriptors = last.descriptors - first.descriptors;
-    const mib = (bytes: number) => Math.round(bytes / 2 ** 20);
+    const mostExternal = isCut ? BUSY.externalBytes : MORE_EXTERNAL_BYTES;
+    const mostDescriptors = isCut ? BUSY.descriptors : MORE_DESCRIPTORS;
     return [
-      ...(moreBytes > MORE_RSS_BYTES
-        ? [`${name} kept ${mib(moreBytes)} MiB more than at the start (${mib(first.rssBytes)} MiB)`]
+      ...(moreRss > MORE_RSS_BYTES && !isCut
+        ? [`${what} kept ${mib(moreRss)} MiB more than at its start (${mib(first.rssBytes)} MiB)`]
         : []),
-      ...(moreDescriptors > MORE_DESCRIPTORS
-        ? [`${name} kept ${moreDescriptors} descriptors more than at the start (${first.descriptors})`]
+      ...(moreExternal > mostExternal
+        ? [
+            `${what} kept ${mib(moreExternal)} MiB of buffers more than at its start (${mib(first.externalBytes)} MiB)`,
+          ]
+        : []),
+      ...(moreDescriptors > mostDescriptors
+        ? [`${what} kept ${moreDescriptors} descriptors more than at its start (${first.descriptors})`]
         : []),
     ];
   });
 }
 
-/** A busy machine delays the judge as well, so only the delay that noria adds counts. */
+/** The machine delays noria's connections as long as the judge. */
+function usedAfterEnd({ lateMs, ownDelayMs }: Measured): string[] {
+  const late = lateMs.filter((ms) => ms > ownDelayMs);
+  if (late.length === 0) return [];
+  const most = Math.round(Math.max(...late));
+  return [`noria connected ${late.length} times to a member after its end, up to ${most} ms later`];
+}
+
+/** A busy machine delays the judge as well: its delay is subtracted, and half of noria's is the least that noria must add. */
 function slowEventLoops({ subjects }: Judged, { eventLoopDelayMs, ownDelayMs }: Measured): string[] {
-  const most = Math.max(MOST_EVENT_LOOP_DELAY_MS, 2 * ownDelayMs);
+  const most = Math.max(MOST_EVENT_LOOP_DELAY_MS + ownDelayMs, 2 * ownDelayMs);
   return subjects.flatMap(({ name }, index) => {
     const delay = eventLoopDelayMs[index] ?? 0;
     const rounded = [delay, most].map(Math.round);

@@ -4,13 +4,14 @@
  *   npm run chaos                                  10 minutes
  *   npm run chaos -- --minutes 480 --seed 7        a night, with the schedule of seed 7
  *   npm run chaos -- --quick                       90 seconds
+ *   npm run chaos -- --only 'one process'          one of the stages
  *   npm run chaos -- --report docs/reliability.md  writes the table of the run into the page
  *
  * Exits with 1 if an invariant was broken. The seed repeats the schedule, not the timing of the machine.
  */
 import { parseArgs } from 'node:util';
 import { NO_STORE } from '../support/store-server.ts';
-import { FAKE_CLOCK } from '../support/tools.ts';
+import { SKIPPED_FAULTS } from './faults/host.ts';
 import { playRun, type RunResult } from './play.ts';
 import { insertReport, reportOf, splitPage } from './report.ts';
 
@@ -19,6 +20,7 @@ const { values } = parseArgs({
     minutes: { type: 'string', default: '10' },
     seed: { type: 'string' },
     quick: { type: 'boolean', default: false },
+    only: { type: 'string' },
     report: { type: 'string' },
   },
 });
@@ -32,10 +34,10 @@ const runs = [
   ...(NO_STORE || values.quick
     ? []
     : [{ name: 'a fleet of two, with two workers each', norias: 2, workers: 2 }]),
-];
+].filter(({ name }) => values.only === undefined || name === values.only);
 
 if (values.report !== undefined) splitPage(values.report); // fails now if the path is wrong, not after the run
-if (FAKE_CLOCK === undefined) console.log('no steps of the clock: libfaketime is not installed');
+for (const fault of SKIPPED_FAULTS) console.log(`skipped: ${fault}`);
 if (NO_STORE) console.log('no fleet: redis-server or valkey-server is not installed');
 console.log(`seed ${seed}, ${totalMs / 1_000} s`);
 const results: RunResult[] = [];

@@ -107,6 +107,10 @@ function serveHttp(request: IncomingMessage, response: ServerResponse): void {
     return;
   }
   request.resume();
+  if (url.pathname === '/exit') {
+    response.end(request.socket.remoteAddress);
+    return;
+  }
   const bytes = bytesOf(Number(url.searchParams.get('seed')), Number(url.searchParams.get('bytes')));
   // Without a length, node:http sends chunks. So both kinds of framing are tested.
   if (url.searchParams.has('length')) response.setHeader('Content-Length', bytes.length);

@@ -13,7 +13,8 @@ import { type Judged, violationsOf } from './judge.ts';
 import { type FaultSummary, Recording } from './record.ts';
 import { type PlannedFault, planFaults, WARM_UP_MS } from './schedule.ts';
 import { DEADLINE_MS, openStage, SECRETS, type Stage, USERNAME } from './stage.ts';
-import type { Footprint } from './subject.ts';
+import type { Life } from './subject.ts';
+import { Tombstones } from './tombstones.ts';
 
 export interface RunOptions {
   readonly name: string;
@@ -32,7 +33,8 @@ export interface RunResult {
   readonly failures: readonly string[];
   readonly calls: number;
   readonly faults: readonly FaultSummary[];
-  readonly footprints: { readonly before: readonly Footprint[]; readonly after: readonly Footprint[] };
+  /** The last life of each noria; undefined for one that has died. */
+  readonly lives: readonly (Life | undefined)[];
   readonly violations: readonly string[];
 }
 
@@ -56,14 +58,23 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     const exits = new Set<string>();
     const own = monitorEventLoopDelay({ resolution: 10 });
     own.enable();
+    const tombstones = new Tombstones(stage.sandbox);
+    const [, asked] = stage.sandbox.instances;
+    const askedExits = new Set<string>();
     const sample = () => {
-      for (const { exit } of stage.sandbox.members()) exits.add(exit);
+      for (const { exit, instance } of stage.sandbox.members()) {
+        exits.add(exit);
+        if (instance === asked?.id) askedExits.add(exit);
+      }
+    };
+    const isOfSource = (exit: string) => {
+      if (!askedExits.has(exit)) sample();
+      return askedExits.has(exit);
     };
     const sampling = setInterval(sample, SAMPLE_EVERY_MS);
     const disturbing = keepDisturbing(stage, seed);
-    const traffic = keepExchanging(stage, recording, { seed, startedAt });
+    const traffic = keepExchanging(stage, recording, { seed, startedAt, isOfSource });
     await pause(WARM_UP_MS);
-    const before = stage.on.map(({ subject }) => subject.footprint());
     const ofStore = stage.store === undefined ? [] : storeFaults(stage.store);
     await playFaults(stage, recording, planFaults(seed, durationMs - COOL_DOWN_MS, ofStore), startedAt);
     await pause(Math.max(0, startedAt + durationMs - COOL_DOWN_MS - performance.now()));
@@ -74,14 +85,22 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     const ownDelayMs = own.percentile(99) / 1e6;
     own.disable();
     await pause(COOL_DOWN_MS);
-    const after = stage.on.map(({ subject }) => subject.footprint());
+    tombstones.close();
+    const lives = await Promise.all(stage.on.map(({ subject }) => subject.life(false)));
+    for (const [index, life] of lives.entries())
+      if (life !== undefined) stage.on[index]?.subject.lives.push(life);
     const { served, eventLoopDelayMs } = await readPages(stage);
     const exitCodes = await Promise.all(stage.on.map(({ subject }) => subject.stop()));
     const stored = stage.store === undefined ? '' : contentsOf(stage.store.folder);
-    const measured = { before, after, exits, served: served + stored, eventLoopDelayMs, ownDelayMs };
+    const { lateMs } = tombstones;
+    const measured = { lateMs, exits, served: served + stored, eventLoopDelayMs, ownDelayMs };
     const violations = [
       ...violationsOf(judgedOf(stage), recording, measured),
-      ...exitCodes.filter((code) => code !== 0).map((code) => `a noria ended with exit code ${code}`),
+      ...exitCodes
+        .filter((code) => code !== 0)
+        .map((code) =>
+          code === null ? 'a noria was dead at the end' : `a noria ended with exit code ${code}`,
+        ),
     ];
     return {
       name,
@@ -91,7 +110,7 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
       failures: recording.failures(),
       calls: stage.gates.reduce((sum, { count }) => sum + count, 0),
       faults: recording.summaries(),
-      footprints: { before, after },
+      lives,
       violations,
     };
   } finally {
@@ -104,10 +123,11 @@ function judgedOf({ sandbox, origin, gates, on }: Stage): Judged {
     keys: sandbox.instances.map(({ akey }) => akey),
     seen: origin.seen,
     gates,
-    subjects: on.map(({ subject: { name, output, crashes }, folder }) => ({
+    subjects: on.map(({ subject: { name, output, crashes, lives }, folder }) => ({
       name,
       output,
       crashes,
+      lives,
       stateFolder: join(folder, 'state'),
     })),
   };
@@ -124,7 +144,11 @@ function contentsOf(folder: string): string {
 function keepExchanging(
   stage: Stage,
   recording: Recording,
-  { seed, startedAt }: { readonly seed: number; readonly startedAt: number },
+  {
+    seed,
+    startedAt,
+    isOfSource,
+  }: { readonly seed: number; readonly startedAt: number; readonly isOfSource: (exit: string) => boolean },
 ): { stop(): Promise<void> } {
   const random = seededRandom(seed + 2);
   const open = new Set<Promise<void>>();
@@ -144,6 +168,7 @@ function keepExchanging(
       password: SECRETS.user,
       random,
       limitMs: PATIENCE_MS,
+      isOfSource,
     };
     const one = exchange(kind, options).then((outcome) => {
       const endedAt = performance.now() - startedAt;
@@ -191,9 +216,17 @@ async function playFaults(
         await pause(atMs - sinceStart());
         const played = { fault, beganAt: sinceStart(), endedAt: Number.POSITIVE_INFINITY };
         recording.faults.push(played);
-        const end = await fault.begin(stage.faults);
-        await pause(forMs);
-        await end();
+        try {
+          const end = await fault.begin(stage.faults);
+          await pause(forMs);
+          await end();
+        } catch (error) {
+          const dead = stage.on.filter(({ subject }) => !subject.isRunning);
+          if (dead.length === 0) throw error;
+          for (const { subject } of dead)
+            subject.crashes.push(`${subject.name} was dead during "${fault.name}"`);
+          return; // the judge has its verdict
+        }
         played.endedAt = sinceStart();
       }
     }),

@@ -57,6 +57,13 @@ export class Recording {
     });
   }
 
+  /** What sessions, bans and routing options promise, and noria did not do. A noria that was just killed may have forgotten it. */
+  brokenPromises(): readonly string[] {
+    return this.unexcused().flatMap(({ kind, outcome }) =>
+      outcome.kind === 'broken-promise' ? [`${kind}: ${outcome.detail}`] : [],
+    );
+  }
+
   /** The number of exchanges that had to succeed. */
   get promised(): number {
     return this.exchanges.filter((exchange) => !this.#isExcused(exchange)).length;

@@ -1,5 +1,6 @@
 /** Prints the report of a run as Markdown. */
 import { readFileSync, writeFileSync } from 'node:fs';
+import { SKIPPED_FAULTS } from './faults/host.ts';
 import type { RunResult } from './play.ts';
 
 export interface Report {
@@ -13,7 +14,8 @@ const END = '<!-- chaos: end -->';
 
 export function reportOf({ seed, totalMs, results }: Report): string {
   const head = `Seed ${seed}, ${Math.round(totalMs / 1_000)} s in all, Node ${process.versions.node}.`;
-  return [head, ...results.map(sectionOf), '### Faults', tableOf(results)].join('\n\n');
+  const skipped = SKIPPED_FAULTS.length === 0 ? [] : [`Skipped: ${SKIPPED_FAULTS.join('; ')}.`];
+  return [head, ...results.map(sectionOf), '### Faults', tableOf(results), ...skipped].join('\n\n');
 }
 
 /** Replaces the text between the two marks of a page. @throws Error if the page cannot be read or has no marks. */
@@ -35,12 +37,13 @@ export function splitPage(path: string): { readonly before: string; readonly aft
 }
 
 function sectionOf(result: RunResult): string {
-  const { name, exchanges, bySuccess, promised, failures, calls, footprints, violations } = result;
+  const { name, exchanges, bySuccess, promised, failures, calls, lives, violations } = result;
   const share = promised === 0 ? 100 : (100 * (promised - failures.length)) / promised;
   const mib = (bytes: number) => Math.round(bytes / 2 ** 20);
-  const prints = footprints.before.map((before, index) => {
-    const after = footprints.after[index] ?? before;
-    return `${mib(before.rssBytes)} → ${mib(after.rssBytes)} MiB, ${before.descriptors} → ${after.descriptors} descriptors`;
+  const prints = lives.map((life) => {
+    if (life === undefined) return 'dead';
+    const { first, last } = life;
+    return `${mib(first.rssBytes)} → ${mib(last.rssBytes)} MiB, ${first.descriptors} → ${last.descriptors} descriptors`;
   });
   return [
     `### ${name}`,

@@ -1,7 +1,7 @@
 /** A noria under test, in a separate process that faults stop, kill and starve. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { childEnvironment } from '../support/environment.ts';
 import { FAKE_CLOCK } from '../support/tools.ts';
@@ -17,10 +17,21 @@ export interface SubjectOptions {
 
 export interface Footprint {
   readonly rssBytes: number;
+  /** The memory of buffers, outside the heap. */
+  readonly externalBytes: number;
   readonly descriptors: number;
 }
 
+/** What a process of noria had before its first client, and at its end. */
+export interface Life {
+  readonly first: Footprint;
+  last: Footprint;
+  /** Whether the last footprint was taken while clients were busy, because a fault ended the process. */
+  readonly isCut: boolean;
+}
+
 const KEPT_OUTPUT_BYTES = 16 * 2 ** 20;
+const MEASURE = new URL('measure.ts', import.meta.url).href;
 
 export class Subject {
   readonly name: string;
@@ -30,6 +41,9 @@ export class Subject {
   #output = '';
   /** The exits of the process that no fault caused. */
   readonly crashes: string[] = [];
+  /** The lives of its earlier processes, which faults have ended. */
+  readonly lives: Life[] = [];
+  #first: Footprint | undefined;
   #expectedToDie = false;
 
   constructor(options: SubjectOptions) {
@@ -58,10 +72,14 @@ export class Subject {
   /** Starts the noria and waits until its admin API answers. @param nodeOptions - further options of Node. */
   async start(nodeOptions: readonly string[] = []): Promise<void> {
     const entry = join(process.cwd(), 'src/main.ts');
-    const child = spawn(process.execPath, [...nodeOptions, entry, 'run', '-c', this.file], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...childEnvironment(), ...this.#clockEnvironment() },
-    });
+    const child = spawn(
+      process.execPath,
+      ['--expose-gc', `--import=${MEASURE}`, ...nodeOptions, entry, 'run', '-c', this.file],
+      {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: { ...childEnvironment(), ...this.#clockEnvironment(), NORIA_TEST_MEASURES: this.#measures },
+      },
+    );
     this.#child = child;
     this.#expectedToDie = false;
     for (const stream of [child.stdout, child.stderr]) {
@@ -77,14 +95,28 @@ export class Subject {
     await until(`${this.name} answers`, answers).catch((error: unknown) => {
       throw new Error(`it has printed: ${this.#output.slice(-2_000)}`, { cause: error });
     });
+    this.#first = await this.footprint();
+  }
+
+  get isRunning(): boolean {
+    return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
   signal(signal: NodeJS.Signals): void {
     this.#child?.kill(signal);
   }
 
+  /** Kills the process. What it holds until then counts for the judgement. */
   async kill(): Promise<void> {
+    const life = await this.life(true);
+    if (life !== undefined) this.lives.push(life);
     await this.#end('SIGKILL');
+  }
+
+  /** The life of the running process so far; undefined if none runs. */
+  async life(isCut: boolean): Promise<Life | undefined> {
+    const last = await this.footprint();
+    return this.#first && last && { first: this.#first, last, isCut };
   }
 
   /** Stops the process as an operator does. @returns the exit code. */
@@ -100,14 +132,37 @@ export class Subject {
     });
   }
 
-  /** The footprint of all its processes together. */
-  footprint(): Footprint {
+  /** The footprint of all its processes together; undefined if they have ended. */
+  async footprint(): Promise<Footprint | undefined> {
+    try {
+      return await this.#footprint();
+    } catch (error) {
+      if (this.isRunning) throw error;
+      return undefined; // handled: a noria that has died is among the crashes
+    }
+  }
+
+  async #footprint(): Promise<Footprint> {
     const pids = [this.pid, ...this.workers];
+    const files = pids.map((pid) => `${this.#measures}.${pid}`);
+    for (const file of files) rmSync(file, { force: true });
+    for (const pid of pids) process.kill(pid, 'SIGUSR2');
+    await until(
+      `${this.name} has measured its memory`,
+      () => !this.isRunning || files.every((file) => existsSync(file)),
+      20_000,
+    );
     const rssKib = pids.map((pid) => Number(/VmRSS:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1] ?? 0));
     return {
       rssBytes: rssKib.reduce((sum, kib) => sum + kib * 1_024, 0),
-      descriptors: pids.reduce((sum, pid) => sum + readdirSync(`/proc/${pid}/fd`).length, 0),
+      externalBytes: files.reduce((sum, file) => sum + Number(read(file)), 0),
+      descriptors: this.descriptors(),
     };
+  }
+
+  /** The open descriptors of all its processes. */
+  descriptors(): number {
+    return [this.pid, ...this.workers].reduce((sum, pid) => sum + readdirSync(`/proc/${pid}/fd`).length, 0);
   }
 
   /** Sets its wall clock to this difference from the true time. @returns false if that is not possible. */
@@ -120,6 +175,10 @@ export class Subject {
   /** Limits a resource of the running processes. @param option - an option of `prlimit`, such as `--nofile=64`. */
   limit(option: string): void {
     for (const pid of [this.pid, ...this.workers]) execFileSync('prlimit', ['--pid', String(pid), option]);
+  }
+
+  get #measures(): string {
+    return `${this.file}.measures`;
   }
 
   get #clockFile(): string {

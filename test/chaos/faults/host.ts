@@ -15,7 +15,7 @@ const descriptors: Fault = {
   begin: async ({ subjects }) => {
     const before = openFilesLimit();
     for (const subject of subjects) {
-      subject.limit(`--nofile=${subject.footprint().descriptors + SPARE_DESCRIPTORS}:`);
+      subject.limit(`--nofile=${subject.descriptors() + SPARE_DESCRIPTORS}:`);
     }
     return () => {
       for (const subject of subjects) subject.limit(`--nofile=${before}:`);
@@ -64,12 +64,18 @@ function clockStep(name: string, bySeconds: number): Fault {
   };
 }
 
+const CLOCK_STEPS = [clockStep('forward', HOUR_S), clockStep('back', -HOUR_S)];
+
 export const HOST_FAULTS: readonly Fault[] = [
   descriptors,
   disk,
   memory,
-  ...(FAKE_CLOCK === undefined ? [] : [clockStep('forward', HOUR_S), clockStep('back', -HOUR_S)]),
+  ...(FAKE_CLOCK === undefined ? [] : CLOCK_STEPS),
 ];
+
+/** The faults that this machine cannot play, and why. */
+export const SKIPPED_FAULTS: readonly string[] =
+  FAKE_CLOCK === undefined ? CLOCK_STEPS.map(({ name }) => `${name} (libfaketime is not installed)`) : [];
 
 /** Returns this process's soft limit on open files, which its children inherit. */
 function openFilesLimit(): string {
