@@ -366,7 +366,7 @@ const ROWS: readonly Row[] = [
     'src/listener/http/header-fields.ts',
     "    if (lengths.length > 0) return badRequest('the message has both Content-Length and Transfer-Encoding');",
     '',
-    'test/listener/http/request-head.test.ts',
+    'test/listener/http/refusal-reasons.test.ts',
   ],
   [
     'success: a dial tries one member only',
