@@ -7,7 +7,11 @@ const IMPORT_ANYTHING = new Set(['src', 'commands', 'daemon']);
 
 const page = readFileSync('docs/architecture.md', 'utf8');
 const diagram = /flowchart BT\n([\s\S]*?)```/.exec(page)?.[1] ?? '';
-const arrows = new Set([...diagram.matchAll(/(\w+) --> (\w+)/g)].map(([, from, to]) => `${from} -> ${to}`));
+const arrows = new Set(
+  [...diagram.matchAll(/(\w+) --> (.*)/g)].flatMap(([, from, to = '']) =>
+    to.split(' & ').map((each) => `${from} -> ${each}`),
+  ),
+);
 const drawn = new Set([...diagram.matchAll(/\w+/g)].map(([name]) => name));
 const files = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter((file) =>
   file.endsWith('.ts'),
