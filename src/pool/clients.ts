@@ -40,7 +40,6 @@ export interface ClientState {
   readonly sites: readonly string[];
 }
 
-/** One use, kept as one mutable object: an ordinary request costs no allocation. */
 export interface ClientUse {
   /** When, in epoch ms: another process may compare it. */
   at: number;
@@ -81,20 +80,22 @@ export class Clients {
     this.#report = report;
   }
 
-  used({ routing, targetHost, avoid }: LeaseRequest, member: Member): void {
-    const { client = '', session, tag } = routing;
+  /** Runs for each request: an ordinary one costs no allocation. */
+  used(request: LeaseRequest, member: Member): void {
+    const { client = '', session, tag } = request.routing;
     const last = useIn(this.#last, client);
-    last.hosts.length = 0;
+    // one client often requests one host many times in a row
+    if (last.hosts.length > 1 || last.hosts[0] !== request.targetHost) last.hosts.length = 0;
     const at = this.#clock.now();
-    note(last, { at, member, host: targetHost, attempts: avoid.length + 1, session, tag });
-    if (session !== undefined) note(useIn(this.#bySession, session), { ...last, member, host: targetHost });
+    note(last, request, member, at);
+    if (session !== undefined) note(useIn(this.#bySession, session), request, member, at);
     if (tag === undefined) return;
     let tags = this.#byTag.get(client);
     if (tags === undefined) {
       tags = new BoundedMap(MAX_TAGS);
       this.#byTag.set(client, tags);
     }
-    note(useIn(tags, tag), { ...last, member, host: targetHost });
+    note(useIn(tags, tag), request, member, at);
   }
 
   /** A tag names one request more closely than a session. Without either, this is the client's last request. */
@@ -153,7 +154,8 @@ export class Clients {
     const member = this.#members.find(held);
     if (member === undefined) return undefined;
     const use = emptyUse();
-    note(use, { at: this.#clock.now(), member, host: '', attempts: 1, session, tag });
+    const routing = { ...(session !== undefined && { session }), ...(tag !== undefined && { tag }) };
+    note(use, { id: 0, routing, targetHost: '', avoid: [], waitMs: 0 }, member, this.#clock.now());
     return use;
   }
 
@@ -196,27 +198,20 @@ function emptyUse(): ClientUse {
 
 function note(
   use: ClientUse,
-  {
-    at,
-    member,
-    host,
-    attempts,
-    session,
-    tag,
-  }: Pick<ClientUse, 'at' | 'attempts' | 'session' | 'tag'> & {
-    readonly member: Member;
-    readonly host: string;
-  },
+  { routing, targetHost, avoid }: LeaseRequest,
+  member: Member,
+  at: number,
 ): void {
   use.at = at;
   use.member = member.id;
   use.exit = member.exit;
   use.source = member.source.name;
   use.location = member.location.text;
-  use.attempts = attempts;
-  use.session = session;
-  use.tag = tag;
-  if (host === '' || use.hosts.includes(host)) return;
-  use.hosts.push(host);
-  if (use.hosts.length > MAX_HOSTS) use.hosts.shift();
+  use.attempts = avoid.length + 1;
+  use.session = routing.session;
+  use.tag = routing.tag;
+  const { hosts } = use;
+  if (targetHost === '' || hosts[0] === targetHost || hosts.includes(targetHost)) return;
+  hosts.push(targetHost);
+  if (hosts.length > MAX_HOSTS) hosts.shift();
 }

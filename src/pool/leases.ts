@@ -14,16 +14,13 @@ import type { Pair, Site } from './sites.ts';
 
 interface OpenLease {
   readonly id: number;
+  /** Undefined for a probe. */
   readonly request: LeaseRequest | undefined;
   readonly member: Member;
   readonly session: Session | undefined;
-  readonly targetHost: string;
-  readonly client: string;
-  readonly leasedAt: number;
-  readonly isProbe: boolean;
+  readonly site: Site | undefined;
   readonly pair: Pair | undefined;
-  /** Whether the end of the lease may let a waiting client of its site go on. */
-  readonly isLimited: boolean;
+  readonly leasedAt: number;
   accepted: boolean;
 }
 
@@ -63,21 +60,8 @@ export class Leases {
       session.uses += 1;
       for (const observer of this.#sessions.observers) observer.sessionUsed(session, 1);
     }
-    const targetHost = request?.targetHost ?? '';
-    const client = request?.routing.client ?? '';
-    const open: OpenLease = {
-      id,
-      request,
-      member,
-      session,
-      targetHost,
-      client,
-      leasedAt: now,
-      isProbe,
-      pair: site && this.#members.sites.used(site, member, session === undefined, now),
-      isLimited: site !== undefined && site.rule.tunnelsPerMember > 0,
-      accepted: false,
-    };
+    const pair = site && this.#members.sites.used(site, member, session === undefined, now);
+    const open: OpenLease = { id, request, member, session, site, pair, leasedAt: now, accepted: false };
     this.#open.set(id, open);
     if (isProbe) this.#members.index.update(member, now);
     else this.#members.index.leased(member, now);
@@ -120,8 +104,8 @@ export class Leases {
     const ids: number[] = [];
     const { sites } = this.#members;
     const site = sites.of(host);
-    for (const { id, request, targetHost } of this.#open.values()) {
-      if (request?.routing.client !== client || sites.of(targetHost) !== site) continue;
+    for (const { id, request } of this.#open.values()) {
+      if (request?.routing.client !== client || sites.of(request.targetHost) !== site) continue;
       if (tag === undefined ? request.routing.session === session : request.routing.tag === tag) ids.push(id);
     }
     return ids;
@@ -132,19 +116,20 @@ export class Leases {
     { latencyMs, late }: Extract<LeaseReport, { kind: 'accepted' }>,
     now: number,
   ): void {
-    const { member, isProbe } = lease;
+    const { member, request, session } = lease;
     lease.accepted = true;
-    if (!isProbe) {
+    if (request !== undefined) {
       member.pendingUses -= 1;
       member.uses += 1;
       member.source.requests.add(now);
       const { maxUsesPerMember } = this.#members.settings.rotation;
       if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
+      if (late !== true) this.#clients.used(request, member);
     }
-    if (lease.request !== undefined && late !== true) this.#clients.used(lease.request, member);
     this.#members.recordSuccess(member, latencyMs, now);
-    for (const observer of this.#members.observers) observer.memberUsed(member, isProbe ? 0 : 1);
-    if (lease.session !== undefined) this.#confirm(lease.session, lease, now);
+    for (const observer of this.#members.observers)
+      observer.memberUsed(member, request === undefined ? 0 : 1);
+    if (session !== undefined) this.#confirm(session, lease, now);
   }
 
   /**
@@ -175,13 +160,14 @@ export class Leases {
   }
 
   #end(lease: OpenLease, report: Exclude<LeaseReport, { kind: 'accepted' }>, now: number): void {
-    const { id, member, session, isProbe, accepted } = lease;
+    const { id, request, member, session, site, pair, accepted } = lease;
     this.#open.delete(id);
     member.openLeases -= 1;
     member.source.openLeases -= 1;
-    if (lease.pair !== undefined) lease.pair.openLeases -= 1;
-    if (lease.isLimited) this.#members.index.membersFreed = true;
-    if (!accepted && !isProbe) member.pendingUses -= 1;
+    if (pair !== undefined) pair.openLeases -= 1;
+    // a client of the site may wait for the end of this lease
+    if (site !== undefined && site.rule.tunnelsPerMember > 0) this.#members.index.membersFreed = true;
+    if (!accepted && request !== undefined) member.pendingUses -= 1;
     if (member.trialLease === id) member.trialLease = undefined;
     if (session !== undefined) {
       session.openLeases -= 1;
@@ -195,8 +181,9 @@ export class Leases {
       if (isFault && session?.member === member.id) this.#leaveFailed(session, now);
     } else {
       if (report.answered === true) {
-        this.#members.recordAnswer(member, lease.client, now);
-        for (const observer of this.#members.observers) observer.memberAnswered(member, lease.client);
+        const client = clientOf(request);
+        this.#members.recordAnswer(member, client, now);
+        for (const observer of this.#members.observers) observer.memberAnswered(member, client);
       }
       if (report.cut !== false) {
         this.#blame(lease, report.cut, report.mute === true ? 'member-mute' : 'member-cut', now);
@@ -206,17 +193,22 @@ export class Leases {
   }
 
   #blame(lease: OpenLease, blame: Blame, fault: FaultCode, now: number): void {
-    const { member, leasedAt, client, targetHost: host, isProbe } = lease;
+    const { member, leasedAt, request } = lease;
     if (blame === 'member') this.#members.recordFault(member, { fault, leasedAt }, now);
     if (blame !== 'member-for-target' && blame !== 'unclear') return;
-    if (isProbe) {
+    if (request === undefined) {
       this.#members.recordUndecidedProbe(member, { fault, leasedAt }, now);
       return;
     }
     const compared = blame === 'member-for-target';
     const cut = fault === 'member-cut' || fault === 'member-mute';
+    const [client, host] = [clientOf(request), request.targetHost];
     this.#members.recordSuspicion(member, { fault, leasedAt, client, host, compared, cut }, now);
   }
+}
+
+function clientOf(request: LeaseRequest | undefined): string {
+  return request?.routing.client ?? '';
 }
 
 function describeLease(

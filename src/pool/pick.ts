@@ -37,7 +37,7 @@ export interface AssignmentRequest {
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
-export class Pick implements CandidateCheck {
+export class MemberPick implements CandidateCheck {
   now = 0;
   /** Undefined for an assignment, which is for no site. */
   #site: Site | undefined;

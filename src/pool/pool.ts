@@ -38,7 +38,7 @@ import { type LeaseHolder, Leases } from './leases.ts';
 import type { Member, MemberPhase, PoolSource } from './member.ts';
 import { Members, memberKey } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
-import { type AssignmentRequest, Pick, type SessionRotation } from './pick.ts';
+import { type AssignmentRequest, MemberPick, type SessionRotation } from './pick.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { Session } from './session.ts';
 import { type SessionJournal, Sessions } from './sessions.ts';
@@ -107,7 +107,7 @@ export class Pool implements LeaseProvider {
   readonly #members: Members;
   readonly #sessions: Sessions;
   readonly #leases: Leases;
-  readonly #pick: Pick;
+  readonly #pick: MemberPick;
   readonly #queue: WaitingQueue;
   readonly #sourceMoves: Disposable;
   /** The parts that fleet/pool-sharing.ts connects with other replicas of this pool. */
@@ -134,7 +134,7 @@ export class Pool implements LeaseProvider {
       },
     );
     this.#leases = new Leases(this.#members, this.#sessions, this.clients);
-    this.#pick = new Pick(this.#members, this.#sessions);
+    this.#pick = new MemberPick(this.#members, this.#sessions);
     this.#queue = new WaitingQueue(clock, bus, this.#members.sites.waiting, () => this.#onQueueDue());
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
     this.parts = {
@@ -156,10 +156,10 @@ export class Pool implements LeaseProvider {
     if (impossible !== undefined) return badRouting(impossible);
     const site = this.#members.sites.of(request.targetHost);
     const candidates = this.#members.candidates(filterAt(site, request.routing), now);
-    const lease = this.#tryLease(request, candidates, now, now);
+    const lease = this.#tryLease(request, { candidates, site, sinceAt: now }, now);
     if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);
     if (this.#pick.ended !== undefined) return sessionEnded(this.#pick.ended);
-    return lease ?? this.#wait(request, candidates, now);
+    return lease ?? this.#wait(request, candidates, site, now);
   }
 
   cancel(requestId: number): void {
@@ -624,16 +624,19 @@ export class Pool implements LeaseProvider {
 
   /** @returns whether another client with the same filter may be served now. */
   #serve(client: WaitingClient, now: number): boolean {
-    const lease = this.#tryLease(client.request, client.candidates, client.sinceAt, now);
+    const lease = this.#tryLease(client.request, client, now);
     if (this.#pick.ended !== undefined) this.#queue.answer(client, sessionEnded(this.#pick.ended), now);
     else if (lease !== undefined) this.#queue.answer(client, lease, now);
     else this.#queue.retryAt(this.#pick.retryAt);
     return lease !== undefined || this.#pick.ended !== undefined || this.#pick.rejectedForRequest;
   }
 
-  #tryLease(request: LeaseRequest, candidates: Candidates, sinceAt: number, now: number): Lease | undefined {
-    const { routing, targetHost } = request;
-    const site = this.#members.sites.of(targetHost);
+  #tryLease(
+    request: LeaseRequest,
+    { candidates, site, sinceAt }: Pick<WaitingClient, 'candidates' | 'site' | 'sinceAt'>,
+    now: number,
+  ): Lease | undefined {
+    const { routing } = request;
     if (site.nextRequestAt > now) {
       this.#pick.waitFor(site.nextRequestAt);
       return undefined;
@@ -658,10 +661,10 @@ export class Pool implements LeaseProvider {
   #wait(
     request: LeaseRequest,
     candidates: Candidates,
+    site: Site,
     now: number,
   ): LeaseRefusal | Promise<Lease | LeaseRefusal> {
-    const { waitMs, routing, targetHost } = request;
-    const site = this.#members.sites.of(targetHost);
+    const { waitMs, routing } = request;
     const isLimited = site.nextRequestAt > now;
     if (waitMs <= 0) return isLimited ? limitRefusal(site, now) : this.#poolEmpty(NONE_FREE, routing);
     const hopeless = isLimited ? undefined : this.#hopelessness(now)(request, waitMs, candidates);
