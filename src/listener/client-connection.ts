@@ -300,6 +300,7 @@ export class ClientConnection implements Listed {
     if (record === undefined) return;
     this.record = undefined;
     this.relayed = undefined;
+    if (record.target === null && this.#outcome === 'ok') return; // noria.invalid has answered: nobody's traffic
     record.protocol = RECORD_PROTOCOLS[this.#protocol];
     record.end(this.#outcome === 'ok' ? null : this.#outcome);
     this.options.bus.emit('request.ended', record);

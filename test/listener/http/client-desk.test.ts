@@ -1,7 +1,9 @@
 /** What a client asks noria at noria.invalid, over each protocol. The pool behind it has its own tests. */
 import { expect, test } from 'vitest';
+import { EventBus } from '../../../src/core/events.ts';
 import type { ListenerOptions } from '../../../src/listener/listener.ts';
 import type { ClientName, ClientState, Verdict } from '../../../src/pool/clients.ts';
+import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';
 
@@ -56,8 +58,13 @@ test.each<[protocol: string, request: string]>([
   ['absolute form', `GET http://${NAME}/ HTTP/1.1\r\nHost: x\r\n${basic('me-session-cart')}\r\n`],
   ['CONNECT', `CONNECT ${NAME}:80 HTTP/1.1\r\n${basic('me-session-cart')}\r\n${GET}`],
   ['SOCKS4a', `\x04\x01\x00\x50\x00\x00\x00\x01me-session-cart\x00${NAME}\x00${GET}`],
-])('desk: says over %s what the client got, and dials nothing', async (_protocol, request) => {
-  const { port, dialer, asked } = await stage();
+])('desk: says over %s what the client got, dials and records nothing', async (_protocol, request) => {
+  const bus = new EventBus((_name, error) => {
+    throw error;
+  });
+  const recorded: unknown[] = [];
+  bus.on('request.ended', (record) => recorded.push(record));
+  const { port, dialer, asked, events } = await stage({ bus });
   const client = await RawClient.open(port);
   client.send(request);
   const received = await client.until('the answer', (text) => text.endsWith('}\n'));
@@ -65,6 +72,9 @@ test.each<[protocol: string, request: string]>([
   expect(JSON.parse(received.slice(received.lastIndexOf('\r\n\r\n')))).toEqual(STATE);
   expect(asked).toEqual([{ client: 'local', session: 'cart', tag: undefined }]);
   expect(dialer.requests).toEqual([]);
+  client.socket.destroy();
+  await until('the connection is closed', () => events('connection.closed').length === 1);
+  expect(recorded).toEqual([]);
 });
 
 test('desk: answers several requests in one SOCKS5 tunnel, and reads their bodies', async () => {
