@@ -259,6 +259,10 @@ export class InstanceMembers {
     return this.#options.instance.members ?? DEFAULT_MEMBERS;
   }
 
+  get #repeats(): boolean {
+    return this.#options.instance.repeats ?? true;
+  }
+
   get connections(): number {
     return [...this.#members].reduce((sum, member) => sum + member.connections, 0);
   }
@@ -270,7 +274,7 @@ export class InstanceMembers {
   async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
     const { random } = this.#options;
-    const repeats = this.alive.filter((member) => mayRepeat(member, query));
+    const repeats = this.#repeats ? this.alive.filter((member) => mayRepeat(member, query)) : [];
     const created = this.#create(query);
     await Promise.all(created.map((member) => member.open()));
     const drawn = [...created, ...shuffled(random, repeats)]
@@ -291,7 +295,8 @@ export class InstanceMembers {
     const counted = [...this.#members].filter(
       (member) => member.countsAsProxy && protocols.has(member.traits.protocol),
     );
-    const room = Math.max(0, Math.min(query.count, query.newAllowed, this.max - counted.length));
+    const free = this.#repeats ? this.max - counted.length : Number.POSITIVE_INFINITY;
+    const room = Math.max(0, Math.min(query.count, query.newAllowed, free));
     return Array.from({ length: room }, () => this.#add(query));
   }
 

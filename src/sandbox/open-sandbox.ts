@@ -149,6 +149,6 @@ function linkInstance({ name, needsLogin }: LinkVendor, options: SandboxOptions)
 }
 
 function commonSettings(options: SandboxOptions): CommonSettings {
-  const { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour } = options;
-  return { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour };
+  const { members, repeats, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour } = options;
+  return { members, repeats, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour };
 }

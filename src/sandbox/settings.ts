@@ -7,6 +7,8 @@ import type { Behaviour } from './scenario.ts';
 export interface CommonSettings {
   /** The maximum number of living proxies of each protocol. Default 20. */
   readonly members?: number | undefined;
+  /** Whether a call may get a living proxy again. Default true. If false, every call gets new ones, whatever `members` says. */
+  readonly repeats?: boolean | undefined;
   /**
    * The lifetime of a proxy, in ms: one value or a range. Overrides the parameter `timespan`. Default: at least
    * `timespan`, at most the maximum of the product.

@@ -235,3 +235,12 @@ test('cometime and timeout: one grows, the other shrinks', async () => {
   expect(Number(after?.['timeout'])).toBe(Number(before?.['timeout']) - 10);
   expect(Number(after?.['cometime'])).toBe(Number(before?.['cometime']) + 10);
 });
+
+test('repeats: false: every draw of a small instance gets other exits, as often as it is drawn', async () => {
+  const sandbox = await open({ members: 2, repeats: false, paceMs: 0, lifetimeMs: 600_000 });
+  const exits: unknown[] = [];
+  for (let at = 0; at < 500; at += 1)
+    exits.push(...(await draw(sandbox, 'short-classic', { count: '1' })).map(({ ip }) => ip));
+  expect(exits).toHaveLength(500);
+  expect(new Set(exits).size).toBe(500);
+});

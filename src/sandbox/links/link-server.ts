@@ -4,12 +4,13 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../core/clock.ts';
+import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
-import { RateLimiter } from '../instance.ts';
+import { RateLimiter, ZONE_MS } from '../instance.ts';
 import type { InstanceMembers, RunningMember } from '../members.ts';
 import { LOCATIONS } from '../operations.ts';
 import { htmlPage, readBody, send } from '../web-server.ts';
-import { LINK_VENDORS, type LinkProxy, type LinkRefusal, type LinkVendor } from './vendors.ts';
+import { LINK_VENDORS, type LinkRefusal, type LinkVendor } from './vendors.ts';
 
 /**
  * How a link answers. `ok`: with proxies; `denied`: the customer may not get proxies; `empty`: there are no proxies at
@@ -109,8 +110,11 @@ export class LinkServer {
     const refusal = this.#refusal(link, request, params);
     const drawn = refusal === undefined ? await this.#draw(link, countOf(vendor, params, body)) : [];
     const why = refusal ?? (drawn.length === 0 ? 'empty' : undefined);
-    const answer = why === undefined ? vendor.answer(drawn) : vendor.refuse(why);
-    send(response, 200, { type: answer.contentType, body: answer.body });
+    const type = vendor.answer === undefined ? 'text/plain' : 'application/json';
+    send(response, 200, {
+      type: `${type}; charset=utf-8`,
+      body: why === undefined ? listAnswer(vendor, drawn) : refusalAnswer(vendor, why),
+    });
   }
 
   #refusal(link: OpenLink, request: IncomingMessage, params: URLSearchParams): LinkRefusal | undefined {
@@ -128,7 +132,7 @@ export class LinkServer {
     return condition === 'ok' ? undefined : condition;
   }
 
-  async #draw({ vendor, members }: OpenLink, count: number): Promise<LinkProxy[]> {
+  async #draw({ vendor, members }: OpenLink, count: number): Promise<Values[]> {
     const { clock, lifetimeMs = vendor.lifeMs } = this.#options;
     const drawn = await members.draw({
       count,
@@ -155,19 +159,49 @@ function countOf({ countName }: LinkVendor, params: URLSearchParams, body: strin
   return Number.isInteger(count) ? Math.min(Math.max(count, 1), MAX_COUNT) : 1;
 }
 
-function proxyOf(member: RunningMember, now: number): LinkProxy {
+type Values = Readonly<Record<string, string | number>>;
+
+function listAnswer({ entry, answer }: LinkVendor, proxies: readonly Values[]): string {
+  const entries = proxies.map((proxy) => fill(entry, proxy));
+  if (answer === undefined) return entries.join('\r\n');
+  return fill(answer, { entryCount: entries.length, entries: entries.join(',') });
+}
+
+function refusalAnswer({ refusal, refusals }: LinkVendor, why: LinkRefusal): string {
+  const [code, msg] = refusals[why];
+  return fill(refusal, { code, msg });
+}
+
+function fill(template: string, values: Values): string {
+  return template.replaceAll(/\{(\w+)\}/g, (_all, name: string) => {
+    const value = values[name];
+    if (value === undefined) throw new TypeError(`no value for {${name}} in ${template}`);
+    return String(value);
+  });
+}
+
+function proxyOf(member: RunningMember, now: number): Values {
   const { host, port, exit, remainingMs, traits, login } = member;
   const [city = '', carrier = ''] = traits.location.adr.split(' ');
+  const startedAt = now - (member.onlineMs - traits.onlineMs);
+  const endsAt = now + remainingMs;
   return {
     ip: host,
     port,
     exit: exit.address,
     city,
     carrier,
-    secondsLeft: Math.floor(remainingMs / 1_000),
-    startedAt: now - (member.onlineMs - traits.onlineMs),
-    endsAt: now + remainingMs,
+    secondsLeft: Math.floor(remainingMs / SECOND_MS),
+    startedAt: chinaTime(startedAt),
+    endsAt: chinaTime(endsAt),
+    endsAtSeconds: Math.floor(endsAt / SECOND_MS),
+    minutes: Math.round((endsAt - startedAt) / MINUTE_MS),
     username: login?.username ?? '',
     password: login?.password ?? '',
   };
+}
+
+/** Formats a moment as `2026-11-22 10:05:00` in China's time zone. */
+function chinaTime(epochMs: number): string {
+  return new Date(epochMs + ZONE_MS).toISOString().slice(0, 19).replace('T', ' ');
 }
