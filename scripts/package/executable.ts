@@ -56,12 +56,18 @@ export async function bundle(folder: string): Promise<Record<string, string>> {
   const parts: Record<string, string> = {};
   for (const { fileName } of output) {
     const file = join(folder, fileName);
-    const code = asAscii(readFileSync(file, 'utf8'));
+    const code = asAscii(readFileSync(file, 'utf8')).replaceAll(
+      DYNAMIC_IMPORT,
+      'Promise.resolve(require($1))',
+    );
     writeFileSync(file, `(function (exports, require, module, __filename) {${code}\n})`);
     parts[`code/${fileName}`] = file;
   }
   return parts;
 }
+
+/** A script of node:vm cannot import, not even Node's own modules. */
+const DYNAMIC_IMPORT = /\bimport\(([`"]node:[\w/]+[`"])\)/g;
 
 /** With one character above U+00FF, V8 would hold the whole text with two bytes for each character. */
 function asAscii(code: string): string {

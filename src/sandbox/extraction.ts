@@ -201,7 +201,7 @@ interface QueryContext {
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
 }
 
-export function readExtractionQuery(
+function readExtractionQuery(
   { operation, params }: { readonly operation: Operation; readonly params: URLSearchParams },
   { ledger, condition, lifetimeMs }: QueryContext,
   count: number,

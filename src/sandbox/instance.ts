@@ -67,11 +67,11 @@ export class RateLimiter {
 }
 
 export class ExitLedger {
+  handedOut = 0;
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
   #today = new Set<string>();
   #day: number;
-  #handedOut = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -81,10 +81,6 @@ export class ExitLedger {
   get today(): number {
     this.#startNewDay();
     return this.#today.size;
-  }
-
-  get handedOut(): number {
-    return this.#handedOut;
   }
 
   /** The number of distinct exits that the instance may still get; infinite if they are not limited. */
@@ -104,7 +100,7 @@ export class ExitLedger {
 
   record(exit: string): boolean {
     const isNew = !this.wasDrawnToday(exit);
-    this.#handedOut += 1;
+    this.handedOut += 1;
     this.#today.add(exit);
     this.#ever.add(exit);
     return isNew;

@@ -254,11 +254,7 @@ const STATUS_CAUSES: Readonly<Record<number, RefusalCause>> = {
   504: 'ttl',
 };
 
-export async function answerBadly(
-  socket: Socket,
-  member: RunningMember,
-  behaviour: BadBehaviour,
-): Promise<void> {
+async function answerBadly(socket: Socket, member: RunningMember, behaviour: BadBehaviour): Promise<void> {
   const { protocol } = member.traits;
   if (('when' in behaviour ? behaviour.when : undefined) !== 'accept')
     await new SocketReader(socket).waitForBytes();
@@ -294,13 +290,13 @@ export async function answerBadly(
  * Sends `bytes` and ends the connection. Continues to read: unread data would reset the connection, and the client
  * would lose the bytes.
  */
-export function endWith(socket: Socket, bytes: Buffer = Buffer.alloc(0)): void {
+function endWith(socket: Socket, bytes: Buffer = Buffer.alloc(0)): void {
   socket.resume();
   socket.setTimeout(LINGER_MS, () => socket.destroy());
   socket.end(bytes);
 }
 
-export function cutAfter(afterBytes: number, client: Socket): Transform {
+function cutAfter(afterBytes: number, client: Socket): Transform {
   let left = afterBytes;
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {

@@ -12,7 +12,7 @@ import type { ClientLogin } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
 import { type IdentifiedOptions, loginOf } from './settings.ts';
 
-export interface MemberTraits {
+interface MemberTraits {
   readonly protocol: ProxyProtocol;
   readonly label: string;
   readonly location: SandboxLocation;
@@ -49,16 +49,17 @@ export class RunningMember {
   readonly host: string;
   readonly traits: MemberTraits;
   readonly login: ClientLogin | undefined;
+  port = 0;
+  behaviour: Behaviour;
+  /** How many connections it has accepted. */
+  accepted = 0;
   readonly #options: MemberOptions;
   readonly #sockets = new Set<Socket>();
   readonly #createdAt: number;
-  #port = 0;
   #server: Server | undefined;
-  #behaviour: Behaviour;
   #endsAt: number;
   #timer: Disposable | undefined;
   #phase: 'opening' | 'alive' | 'draining' | 'closed' = 'opening';
-  #accepted = 0;
   #closedBytes = 0;
 
   constructor(options: MemberOptions) {
@@ -69,17 +70,9 @@ export class RunningMember {
     this.traits = options.traits;
     this.login = options.login;
     this.#options = options;
-    this.#behaviour = options.behaviour;
+    this.behaviour = options.behaviour;
     this.#createdAt = options.clock.monotonic();
     this.#endsAt = this.#createdAt + options.lifeMs;
-  }
-
-  get port(): number {
-    return this.#port;
-  }
-
-  get behaviour(): Behaviour {
-    return this.#behaviour;
   }
 
   get countsAsProxy(): boolean {
@@ -92,10 +85,6 @@ export class RunningMember {
 
   get connections(): number {
     return this.#sockets.size;
-  }
-
-  get accepted(): number {
-    return this.#accepted;
   }
 
   get bytes(): number {
@@ -123,16 +112,16 @@ export class RunningMember {
     }
     if (!this.countsAsProxy) return this.#stopListening(); // the member was closed while it opened
     this.#phase = 'alive';
-    if (this.#behaviour.how === 'refuse') this.#stopListening();
+    if (this.behaviour.how === 'refuse') this.#stopListening();
     this.#endsAt = clock.monotonic() + lifeMs;
     this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
   }
 
   async setBehaviour(behaviour: Behaviour): Promise<void> {
-    const refused = this.#behaviour.how === 'refuse';
-    this.#behaviour = behaviour;
+    const refused = this.behaviour.how === 'refuse';
+    this.behaviour = behaviour;
     if (!this.isAlive || refused === (behaviour.how === 'refuse')) return;
-    if (refused) await this.#listen(this.#port);
+    if (refused) await this.#listen(this.port);
     else this.#stopListening();
   }
 
@@ -170,7 +159,7 @@ export class RunningMember {
       server.once('close', () => resolve()); // closing the member before it listens also ends this wait
       server.listen(port, this.host, () => {
         const address = server.address();
-        if (typeof address === 'object' && address !== null) this.#port = address.port;
+        if (typeof address === 'object' && address !== null) this.port = address.port;
         resolve();
       });
     });
@@ -187,7 +176,7 @@ export class RunningMember {
       socket.destroy(); // this connection was already in the kernel's queue when the member's life ended
       return;
     }
-    this.#accepted += 1;
+    this.accepted += 1;
     this.#sockets.add(socket);
     socket.once('close', () => {
       this.#sockets.delete(socket);

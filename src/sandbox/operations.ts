@@ -24,7 +24,7 @@ export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
 
 export const SUCCESS_CODE = '10001';
 
-export const EXTRACTION_REFUSALS = {
+const EXTRACTION_REFUSALS = {
   key: '12001',
   pace: '12002',
   parameters: '12003',

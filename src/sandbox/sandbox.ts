@@ -11,7 +11,7 @@ import type { Gateway } from './gateway.ts';
 import { akeyOf, type Instance } from './instance.ts';
 import type { LinkCondition, LinkServer, SandboxLink } from './links/link-server.ts';
 import type { RunningMember } from './members.ts';
-import type { ProxyProtocol, SandboxProduct } from './operations.ts';
+import type { SandboxProduct } from './operations.ts';
 import type { Behaviour, Rules } from './scenario.ts';
 import type { CallLog, CallRecord, SandboxStats, Service } from './service.ts';
 import type { Condition, ConditionChange } from './settings.ts';
@@ -27,20 +27,7 @@ export interface SandboxInstance {
   readonly condition: Readonly<Condition>;
 }
 
-interface SandboxMember {
-  readonly id: string;
-  readonly instance: string;
-  readonly protocol: ProxyProtocol;
-  readonly host: string;
-  readonly port: number;
-  readonly exit: string;
-  readonly location: string;
-  readonly behaviour: Behaviour;
-  /** The actual remaining life, even if the service reports -1 (unknown). */
-  readonly remainingMs: number;
-  readonly connections: number;
-  readonly accepted: number;
-}
+type SandboxMember = ReturnType<typeof describeMember>;
 
 interface SandboxParts {
   readonly instances: readonly Instance[];
@@ -64,37 +51,27 @@ export class Sandbox {
   readonly account: Account & { readonly key: string };
   readonly rules: Rules;
   readonly gateway: Gateway;
+  readonly close: () => Promise<void>;
   readonly #instances: readonly Instance[];
   readonly #exits: Exits;
   readonly #log: CallLog;
   readonly #links: LinkServer;
-  readonly #close: () => Promise<void>;
 
-  constructor({
-    instances,
-    account,
-    exits,
-    rules,
-    log,
-    target,
-    links,
-    gateway,
-    service,
-    close,
-  }: SandboxParts) {
-    this.gateway = gateway;
+  constructor(parts: SandboxParts) {
+    const { account, service, target } = parts;
+    this.gateway = parts.gateway;
     this.url = service.base.url;
     this.extractHost = service.extraction.address;
     this.extractUrl = service.extraction.url;
     this.target = target;
     this.targetUrl = target.url;
     this.account = { ...account, key: akeyOf(account.password) };
-    this.rules = rules;
-    this.#instances = instances;
-    this.#exits = exits;
-    this.#log = log;
-    this.#links = links;
-    this.#close = close;
+    this.rules = parts.rules;
+    this.close = parts.close;
+    this.#instances = parts.instances;
+    this.#exits = parts.exits;
+    this.#log = parts.log;
+    this.#links = parts.links;
   }
 
   get instances(): readonly SandboxInstance[] {
@@ -164,10 +141,6 @@ export class Sandbox {
     return [...this.target.connections.keys()].filter((address) => !this.#exits.has(address));
   }
 
-  close(): Promise<void> {
-    return this.#close();
-  }
-
   #living(): readonly RunningMember[] {
     return [...this.#instances.flatMap(({ members }) => members.alive), ...this.#links.members];
   }
@@ -184,21 +157,11 @@ export class Sandbox {
   }
 }
 
-function describeMember(member: RunningMember): SandboxMember {
+function describeMember(member: RunningMember) {
   const { id, instance, host, port, behaviour, remainingMs, connections, accepted } = member;
   const { protocol, location } = member.traits;
   const exit = member.exit.address;
-  return {
-    id,
-    instance,
-    protocol,
-    host,
-    port,
-    exit,
-    location: location.adr,
-    behaviour,
-    remainingMs,
-    connections,
-    accepted,
-  };
+  const place = { protocol, host, port, exit, location: location.adr };
+  /** `remainingMs` is the actual remaining life, even if the service reports -1 (unknown). */
+  return { id, instance, ...place, behaviour, remainingMs, connections, accepted };
 }

@@ -89,10 +89,21 @@ export interface InstanceOptions extends CommonSettings, Partial<Condition> {
 
 export type IdentifiedOptions = InstanceOptions & { readonly id: string; readonly password: string };
 
-const DEFAULT_SINGLE_PULL_LIMIT = 20;
+const INITIAL: Condition = {
+  singlePullLimit: 20,
+  expired: false,
+  daysLeft: 30,
+  frozen: false,
+  restricted: false,
+  deviceAuthorised: true,
+  terminalIpBound: true,
+  accounting: 'centralized',
+  distinctLimit: 10_000,
+  usageLimit: null,
+  connectionLimit: null,
+  trafficLimitBytes: null,
+};
 const FREE_PULL_LIMIT = 100;
-const DEFAULT_DISTINCT_LIMIT = 10_000;
-const DEFAULT_DAYS_LEFT = 30;
 
 export function fillInIdentities(given: readonly InstanceOptions[]): readonly IdentifiedOptions[] {
   const identified = given.map((options, at) => {
@@ -111,19 +122,7 @@ export function loginOf({ auth, product, id, password }: IdentifiedOptions): Cli
 }
 
 export function initialCondition(options: InstanceOptions): Condition {
-  return {
-    singlePullLimit:
-      options.singlePullLimit ?? (options.product === 'free' ? FREE_PULL_LIMIT : DEFAULT_SINGLE_PULL_LIMIT),
-    expired: options.expired ?? false,
-    daysLeft: options.daysLeft ?? DEFAULT_DAYS_LEFT,
-    frozen: options.frozen ?? false,
-    restricted: options.restricted ?? false,
-    deviceAuthorised: options.deviceAuthorised ?? true,
-    terminalIpBound: options.terminalIpBound ?? true,
-    accounting: options.accounting ?? 'centralized',
-    distinctLimit: options.distinctLimit ?? DEFAULT_DISTINCT_LIMIT,
-    usageLimit: options.usageLimit ?? null,
-    connectionLimit: options.connectionLimit ?? null,
-    trafficLimitBytes: options.trafficLimitBytes ?? null,
-  };
+  const own = Object.entries(options).filter(([name, value]) => name in INITIAL && value !== undefined);
+  const product = options.product === 'free' ? { singlePullLimit: FREE_PULL_LIMIT } : {};
+  return { ...INITIAL, ...product, ...Object.fromEntries(own) };
 }

@@ -90,13 +90,19 @@ describe.skipIf(process.platform !== 'linux')('packages', () => {
     expect(bytes.includes(out)).toBe(false);
   });
 
-  test('executable: without Node and HOME, prints its version and refuses an unknown command', async () => {
+  test('executable: without Node and HOME, prints its version, refuses an unknown command, and asks a daemon', async () => {
     const version = runNoria(['--version'], { command: executable(), ...EMPTY });
     expect(await version.ended).toEqual([0, null]);
     expect([version.out(), version.err()]).toEqual([`${VERSION}\n`, '']);
     const unknown = runNoria(['rnu'], { command: executable(), ...EMPTY });
     expect(await unknown.ended).toEqual([2, null]);
     expect(unknown.err()).toContain('Did you mean run?');
+    const status = runNoria(['status', '--admin', `127.0.0.1:${await freePort()}`], {
+      command: executable(),
+      ...EMPTY,
+    });
+    expect(await status.ended).toEqual([3, null]);
+    expect(status.err()).toContain('nothing listens there');
   });
 
   test('executable: the demo serves requests, the dashboard and the documentation', async () => {

@@ -73,3 +73,26 @@ test('links: an entry reports the life that its proxy has left', async () => {
   const { data } = JSON.parse(await call(sandbox.link('kuaidaili'), 2));
   expect(data.proxy_list.map((entry: string) => entry.split(',')[1]).toSorted()).toEqual(['60', '90']);
 });
+
+test('links: a deadline is the end of the life, in the time zone of China', async () => {
+  const clock = new ManualClock();
+  const sandbox = await open({ clock, lifetimeMs: 90_000 });
+  const { data } = JSON.parse(await call(sandbox.link('qg'), 1));
+  const leftMs = Date.parse(`${data[0].deadline.replace(' ', 'T')}+08:00`) - clock.now();
+  expect(leftMs).toBeGreaterThan(89_000);
+  expect(leftMs).toBeLessThanOrEqual(90_000);
+});
+
+test.each(NAMES.filter((name) => name !== 'text'))(
+  'links: %s answers and refuses in JSON, without an unfilled template',
+  async (name) => {
+    const sandbox = await open({ paceMs: 0 });
+    const answers = [await call(sandbox.link(name))];
+    sandbox.setLinkCondition(name, 'empty');
+    answers.push(await call(sandbox.link(name)));
+    for (const answer of answers) {
+      expect(JSON.parse(answer)).toHaveProperty('code');
+      expect(answer).not.toMatch(/\{\w+\}/);
+    }
+  },
+);
