@@ -66,11 +66,15 @@ export function portOption(text: string): number {
   throw new InvalidArgumentError('Expected a port from 1 to 65535, or 0 for a free one.');
 }
 
-export function integerOption(min: number, max: number): (text: string) => number {
-  return (text) => {
-    const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
-    if (value >= min && value <= max) return value;
-    throw new InvalidArgumentError(`Expected a whole number from ${min} to ${max}.`);
+/** The value of a flag that takes a whole number. */
+export function integer(min: number, max: number, fallback?: number) {
+  return {
+    fallback,
+    read(text: string): number {
+      const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
+      if (value >= min && value <= max) return value;
+      throw new InvalidArgumentError(`Expected a whole number from ${min} to ${max}.`);
+    },
   };
 }
 

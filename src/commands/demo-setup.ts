@@ -11,6 +11,7 @@ import { parseConfig } from '../config/load.ts';
 import { pause, systemClock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
+import type { Daemon } from '../daemon/daemon.ts';
 import { openStoreClient } from '../fleet/redis/connection.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
@@ -85,15 +86,13 @@ ${fleetText(replica)}
   );
 }
 
-interface DemoAddresses {
-  readonly listeners: readonly string[];
-  readonly admin: string | undefined;
-  readonly target: string;
-}
-
 export function describeTakenPorts(
   { port, adminPort, targetPort, browserPort }: PortFlags,
-  { listeners, admin, target }: DemoAddresses,
+  {
+    listeners,
+    admin,
+    target,
+  }: Pick<Daemon['addresses'], 'listeners' | 'admin'> & { readonly target: string },
   number = 1,
 ): string[] {
   const shift = PORT_STEP * (number - 1);
@@ -126,13 +125,14 @@ export function replicaName(number: number): string {
   return `replica-${number}`;
 }
 
-interface DemoSource {
-  readonly name: string;
-  readonly product: 'short-classic' | 'short-socks5';
-  readonly size: number;
-}
-
-function sourceText({ name, product, size }: DemoSource, sandbox: Sandbox): string {
+function sourceText(
+  {
+    name,
+    product,
+    size,
+  }: { readonly name: string; readonly product: 'short-classic' | 'short-socks5'; readonly size: number },
+  sandbox: Sandbox,
+): string {
   const { id, password } = sandbox.instance(product);
   return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
 }

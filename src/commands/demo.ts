@@ -14,7 +14,7 @@ import { MemoryFleet } from '../fleet/memory-fleet.ts';
 import { openSandbox } from '../sandbox/open-sandbox.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 import { createTimekeeper } from '../state/moment.ts';
-import { command, type Flag, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
+import { command, type Flag, fractionOption, integer, portOption, untilSignal } from './command.ts';
 import {
   DEFAULT_ADMIN_PORT,
   DEFAULT_AUTH_PORT,
@@ -35,7 +35,7 @@ import { STORY_MEMBERS, tellStory } from './story.ts';
 import { formatTable } from './table.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-const MEMBERS = { read: integerOption(1, 1_000), fallback: 20 };
+const MEMBERS = integer(1, 1_000, 20);
 const FRACTION = { read: fractionOption, fallback: 0 };
 const ANY_PORT = { read: portOption, fallback: 0 };
 /** Only members resolve this name. So each answer shows that its request went through a member. */
@@ -84,7 +84,7 @@ export const demoCommand = command({
     [
       '--replicas <count>',
       'number of norias in one fleet; its store is valkey-server or redis-server if one of them is installed',
-      { read: integerOption(1, MAX_REPLICAS), fallback: 1 },
+      integer(1, MAX_REPLICAS, 1),
     ],
     ['--members <count>', 'size of the pool', MEMBERS],
     ['--dead <fraction>', 'fraction of members that are dead when drawn, 0 to 1', FRACTION],
@@ -360,7 +360,7 @@ export const sandboxCommand = command({
     [
       '--pace <ms>',
       'minimum time in ms between two calls (default: the minimum of each operation)',
-      { read: integerOption(0, 600_000) },
+      integer(0, 600_000),
     ],
     ['--scenario <file>', 'a YAML or JSON file that says what fails, and when'],
   ],

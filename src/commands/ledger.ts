@@ -12,7 +12,7 @@ import { parseDuration } from '../core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import { formatBytes } from '../core/words.ts';
 import { ADMIN_FLAGS, type AdminFlags, openAdminClient, TOKEN_HELP } from './admin-client.ts';
-import { command, integerOption } from './command.ts';
+import { command, integer } from './command.ts';
 import { formatTable, numbers } from './table.ts';
 import { languageOfTerminal, printResult, type Terminal } from './terminal.ts';
 
@@ -43,7 +43,7 @@ export const whyCommand = command({
     ['--member <id>', 'only requests that tried this member'],
     ['--failed', 'only failed requests'],
     ['--since <duration>', 'only requests that began in the last 10m, for example'],
-    ['--limit <count>', 'how many', { read: integerOption(1, MAX_LIMIT), fallback: DEFAULT_LIMIT }],
+    ['--limit <count>', 'how many', integer(1, MAX_LIMIT, DEFAULT_LIMIT)],
     ['--json', 'print the records as in /api/requests'],
   ],
   examples: [
@@ -169,17 +169,13 @@ function money(amount: number): string {
   return String(Number(amount.toPrecision(4)));
 }
 
-interface SitesFlags extends AdminFlags {
-  readonly json?: boolean;
-}
-
 export const sitesCommand = command({
   name: 'sites',
   about: 'list the busiest sites of a running daemon: banned and usable exits, spacing, next slot and draws',
   flags: [...ADMIN_FLAGS, ['--json', 'print the sites as in /api/sites']],
   examples: ['sites', 'sites --json | jq .[0].bannedExits'],
   help: `A site is a registrable domain, or what a rule of \`targets\` names.\n${TOKEN_HELP}`,
-  run: async ({ terminal }, flags: SitesFlags) => {
+  run: async ({ terminal }, flags: AdminFlags & { readonly json?: boolean }) => {
     const sites = await openAdminClient(flags, terminal).get('/api/sites', siteSchema.array());
     printResult(terminal, flags, sites, () => formatSites(sites, terminal.columns));
   },

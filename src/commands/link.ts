@@ -26,7 +26,7 @@ import { linkIdentity, linkSecrets, urlWithVariables } from '../service/link/lin
 import type { RecognisedExpiry } from '../service/link/read-entry.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from '../service/link/rules.ts';
 import type { LinkCall } from '../service/request.ts';
-import { command, integerOption } from './command.ts';
+import { command, integer } from './command.ts';
 import { otherForm } from './link-forms.ts';
 import { type CallSettings, callWithinPace, dropText } from './service.ts';
 import { formatTable } from './table.ts';
@@ -52,11 +52,7 @@ export const linkCommand = command({
     ],
   ],
   flags: [
-    [
-      '-n, --count <count>',
-      'what replaces {count} in the link',
-      { read: integerOption(1, MAX_COUNT), fallback: 1 },
-    ],
+    ['-n, --count <count>', 'what replaces {count} in the link', integer(1, MAX_COUNT, 1)],
     ['--json', 'print the result as JSON'],
   ],
   examples: [

@@ -17,7 +17,7 @@ import { simulate } from '../refill/simulation/simulate.ts';
 import { readStatistics } from '../refill/source-statistics.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import { readStateFile } from '../state/state-files.ts';
-import { command, integerOption } from './command.ts';
+import { command, integer } from './command.ts';
 import { CONFIG_FLAG, readConfig } from './config.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
@@ -56,7 +56,7 @@ export const simulateCommand = command({
     'predict for a configuration: calls, waiting times, drawn, used and wasted members, and their cost; then advise cheaper settings; makes no network calls',
   flags: [
     CONFIG_FLAG,
-    ['--days <days>', 'days to simulate', { read: integerOption(1, MAX_DAYS), fallback: 1 }],
+    ['--days <days>', 'days to simulate', integer(1, MAX_DAYS, 1)],
     [
       '--requests <rate>',
       'average client requests: 40/s, 10/m (also: 10) or 6/h',
@@ -68,26 +68,14 @@ export const simulateCommand = command({
       { read: readHours, fallback: [0, HOURS_PER_DAY] },
     ],
     ['--log <file>', 'take the moments of the requests from an access log of noria, instead of --requests'],
-    [
-      '--sessions <count>',
-      'sessions at a time that share the requests',
-      { read: integerOption(1, MAX_SESSIONS) },
-    ],
-    [
-      '--length <seconds>',
-      'how long a session lasts',
-      { read: integerOption(1, WEEK_SECONDS), fallback: 60 },
-    ],
+    ['--sessions <count>', 'sessions at a time that share the requests', integer(1, MAX_SESSIONS)],
+    ['--length <seconds>', 'how long a session lasts', integer(1, WEEK_SECONDS, 60)],
     [
       '--pages-per-exit <count>',
       'the site bans an exit for ten minutes after this many pages in a minute',
-      { read: integerOption(1, MAX_PAGES) },
+      integer(1, MAX_PAGES),
     ],
-    [
-      '--tunnel <seconds>',
-      'average duration of a tunnel',
-      { read: integerOption(1, MAX_TUNNEL_SECONDS), fallback: 10 },
-    ],
+    ['--tunnel <seconds>', 'average duration of a tunnel', integer(1, MAX_TUNNEL_SECONDS, 10)],
     [
       '--dead <share>',
       'share of IPs that never work, 0 to 0.9; default: what state.dir remembers, else 0',
@@ -99,16 +87,8 @@ export const simulateCommand = command({
       'share of IPs that die after a third of their life',
       { read: readShare, fallback: 0 },
     ],
-    [
-      '--replicas <count>',
-      'norias that share one pool (fleet)',
-      { read: integerOption(1, MAX_REPLICAS), fallback: 1 },
-    ],
-    [
-      '--seed <number>',
-      'random seed; the same seed gives the same result',
-      { read: integerOption(0, MAX_SEED), fallback: 1 },
-    ],
+    ['--replicas <count>', 'norias that share one pool (fleet)', integer(1, MAX_REPLICAS, 1)],
+    ['--seed <number>', 'random seed; the same seed gives the same result', integer(0, MAX_SEED, 1)],
     ['--json', 'print the result as JSON'],
   ],
   examples: [

@@ -27,13 +27,7 @@ const STICKY_REQUESTS = 4;
 const DEAD_TARGET_REQUESTS = 3;
 const DEAD_TARGET = 'http://target.example:1/';
 
-interface Chapter {
-  readonly title: string;
-  readonly look: string;
-  readonly show: (options: StoryOptions) => Promise<boolean>;
-}
-
-const CHAPTERS: readonly Chapter[] = [
+const CHAPTERS = [
   {
     title: 'Rotation: each request uses another member',
     look: 'Members: the use counts rise one after the other.',
@@ -127,18 +121,11 @@ async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): P
   return codes.every((code) => code === 'target-unreachable') && added === 0;
 }
 
-interface StoryAnswer {
-  readonly status: number;
-  readonly exit: string;
-  readonly code: string;
-  readonly attempts: number;
-}
-
 async function ask(
   proxy: string,
   url: string,
   { signal, username }: { readonly signal: AbortSignal; readonly username?: string },
-): Promise<StoryAnswer> {
+) {
   const { hostname, port } = new URL(`http://${proxy}`);
   const { host } = new URL(url);
   const auth = username === undefined ? {} : { 'Proxy-Authorization': `Basic ${btoa(`${username}:x`)}` };

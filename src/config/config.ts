@@ -20,24 +20,14 @@ type Unresolved = 'account' | 'sources' | 'listeners' | 'admin' | 'state' | 'fle
 
 export interface Config extends Readonly<Omit<FileConfig, Unresolved>> {
   readonly file: string;
-  readonly account: AccountConfig | undefined;
+  readonly account: { readonly username: string; readonly key: Secret } | undefined;
   /** The sources in the order of the file. Without a source, a configuration is valid only if it has an account. */
   readonly sources: readonly SourceConfig[];
   readonly listeners: readonly ListenerConfig[];
-  readonly admin: AdminConfig | undefined;
+  readonly admin: { readonly address: ListenAddress; readonly token: Secret | undefined } | undefined;
   readonly state: { readonly dir: string } | undefined;
   readonly fleet: FleetConfig | undefined;
   readonly warnings: readonly Problem[];
-}
-
-export interface AccountConfig {
-  readonly username: string;
-  readonly key: Secret;
-}
-
-export interface AdminConfig {
-  readonly address: ListenAddress;
-  readonly token: Secret | undefined;
 }
 
 export type ProxyPoolConfig = NonNullable<FileConfig['proxyPool']>;
@@ -47,17 +37,17 @@ export interface FleetConfig {
   readonly name: string;
   /** The name of this noria in the fleet. If `undefined`, noria chooses a new name at each start. */
   readonly replica: string | undefined;
-  readonly tls: FleetTls | undefined;
+  readonly tls:
+    | {
+        readonly caFile: string | undefined;
+        readonly certFile: string | undefined;
+        readonly keyFile: string | undefined;
+        readonly ca: string | undefined;
+        readonly cert: string | undefined;
+        readonly key: Secret | undefined;
+      }
+    | undefined;
   readonly sentinel: FileFleet['sentinel'];
-}
-
-export interface FleetTls {
-  readonly caFile: string | undefined;
-  readonly certFile: string | undefined;
-  readonly keyFile: string | undefined;
-  readonly ca: string | undefined;
-  readonly cert: string | undefined;
-  readonly key: Secret | undefined;
 }
 
 export type SourceConfig = ServiceSource | LinkSource | GatewaySource | ListSource;
@@ -114,19 +104,13 @@ interface SourceBase
    */
   readonly baseUrl: string | undefined;
   readonly extractHost: string | undefined;
-  readonly upstream: UpstreamConfig;
+  readonly upstream: Pick<FileSource['upstream'], 'handshake'> & {
+    /** `undefined` if each entry of an answer names the protocol of its member, as for `free` and for most links. */
+    readonly protocol: MemberProtocol | undefined;
+    readonly auth: UpstreamAuth;
+  };
   readonly intervalMs: number;
   readonly size: number;
-}
-
-export interface UpstreamConfig {
-  /**
-   * The protocol of the members. `undefined` if each entry of an answer names the protocol of its member, as for `free`
-   * and for most links.
-   */
-  readonly protocol: MemberProtocol | undefined;
-  readonly auth: UpstreamAuth;
-  readonly handshake: FileSource['upstream']['handshake'];
 }
 
 export type UpstreamAuth =
@@ -135,13 +119,8 @@ export type UpstreamAuth =
   | { readonly kind: 'always'; readonly credentials: Login };
 
 export interface ListenerConfig extends Omit<FileListener, 'tls' | 'users'> {
-  readonly tls: TlsConfig | undefined;
+  readonly tls:
+    | { readonly certFile: string; readonly keyFile: string; readonly cert: string; readonly key: Secret }
+    | undefined;
   readonly users: readonly (Login & Pick<FileListener['users'][number], 'limits'>)[];
-}
-
-export interface TlsConfig {
-  readonly certFile: string;
-  readonly keyFile: string;
-  readonly cert: string;
-  readonly key: Secret;
 }

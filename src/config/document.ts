@@ -363,12 +363,6 @@ function bareReference(line: string): number | undefined {
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-interface Substituted {
-  readonly text: string;
-  readonly variables: readonly string[];
-  readonly problems: readonly string[];
-}
-
 /**
  * Matches references. Also matches `$${`, which means the text `${`, and a `${` without `}`, which noria reports as an
  * error.
@@ -382,7 +376,7 @@ const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
  * As in a shell, the text after `:-` is the default if the variable is unset or empty. Reports an unset variable
  * without a default, and any other form of reference. References in the value of a variable are not replaced.
  */
-export function substitute(text: string, environment: Environment): Substituted {
+export function substitute(text: string, environment: Environment) {
   const variables: string[] = [];
   const problems: string[] = [];
   const replaced = text.replace(REFERENCE, (whole, inside: string | undefined, end: string | undefined) => {

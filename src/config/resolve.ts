@@ -16,16 +16,7 @@ import { nearest } from '../core/nearest.ts';
 import { Secret } from '../core/secret.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { CheckedConfig } from './check.ts';
-import type {
-  AccountConfig,
-  AdminConfig,
-  Config,
-  FleetConfig,
-  FleetTls,
-  ListenerConfig,
-  ProxyPoolConfig,
-  TlsConfig,
-} from './config.ts';
+import type { Config, FleetConfig, ListenerConfig, ProxyPoolConfig } from './config.ts';
 import { resolveKey, resolveUser } from './credentials.ts';
 import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
@@ -97,7 +88,7 @@ export function resolveConfig(
 function resolveAccount(
   account: NonNullable<CheckedConfig['account']>,
   context: ResolveContext,
-): AccountConfig | undefined {
+): Config['account'] {
   const key = resolveKey(account, { path: 'account', keyName: 'key' }, context.problems);
   return key && { username: account.username, key };
 }
@@ -120,7 +111,7 @@ function checkVia(
   problems.error(path, message);
 }
 
-function resolveAdmin(admin: CheckedConfig['admin'], { problems }: ResolveContext): AdminConfig | undefined {
+function resolveAdmin(admin: CheckedConfig['admin'], { problems }: ResolveContext): Config['admin'] {
   if (admin === undefined || admin.address === 'off') return undefined;
   const { address, token } = admin;
   const wanted = ['admin.token', 'admin.tokenFile'];
@@ -245,7 +236,7 @@ function resolveTls(
   tls: NonNullable<FileListener['tls']>,
   path: string,
   { files, problems }: ResolveContext,
-): TlsConfig | undefined {
+): ListenerConfig['tls'] {
   const cert = files.readText(`${path}.cert`, tls.cert, { isSecret: false });
   const key = files.readText(`${path}.key`, tls.key, { isSecret: true });
   if (cert === undefined || key === undefined) return undefined;
@@ -288,7 +279,7 @@ function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | 
 function resolveStoreTls(
   tls: NonNullable<FileFleet['tls']>,
   { problems, files }: ResolveContext,
-): FleetTls | undefined {
+): FleetConfig['tls'] {
   if ((tls.cert === undefined) !== (tls.key === undefined)) {
     problems.error('fleet.tls', 'needs both cert and key, or neither', 'key');
     return undefined;

@@ -1,7 +1,7 @@
 /** The HTTP APIs of a noria: the admin API and proxyPool. Opens each API that the configuration has. */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { HttpServer } from '../admin/http-server.ts';
-import type { AdminConfig, Config } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { describeError } from '../core/faults.ts';
@@ -11,6 +11,8 @@ import type { Ownership } from '../core/ownership.ts';
 import { readVersion } from '../core/version.ts';
 import type { Pool } from '../pool/pool.ts';
 import { openProxyPoolOf, type ProxyPoolSettings, proxyPoolSettings } from './proxy-pool.ts';
+
+type AdminConfig = NonNullable<Config['admin']>;
 
 interface ApisOptions {
   readonly clock: Clock;

@@ -27,13 +27,6 @@ export interface ProxyPoolSettings {
   readonly waitMs: number;
 }
 
-interface ProxyPoolParts {
-  readonly clock: Clock;
-  readonly bus: EventBus;
-  readonly log: Log;
-  readonly pool: Pool;
-}
-
 /** The `protocol_type` value of free HTTP proxies that accept CONNECT. */
 const CONNECT_TYPE = 4;
 /** The maximum of `waitMs`. Scrapers expect a quick answer from a proxy pool. */
@@ -64,11 +57,15 @@ export function proxyPoolSettings({
 /** @throws NoriaError listen-failed */
 export async function openProxyPoolOf(
   settings: ProxyPoolSettings,
-  parts: ProxyPoolParts,
+  {
+    clock,
+    bus,
+    log,
+    pool,
+  }: { readonly clock: Clock; readonly bus: EventBus; readonly log: Log; readonly pool: Pool },
 ): Promise<HttpServer> {
   // Loaded only here, because most norias do not need it.
   const { openProxyPool } = await import('../admin/proxy-pool/server.ts');
-  const { clock, bus, log, pool } = parts;
   const { host, port, ports } = settings;
   const routing = (user: string, source = settings.source) => routingOf(ports.first, user, source);
   const access = new Access({ ...settings.access, denyTargets: [], clock });

@@ -18,14 +18,13 @@ interface SourceFaultsOptions {
 
 const RETRY_MS = 60_000;
 
-interface KnownFault extends Pick<SourceFault, 'reason' | 'advice'> {
-  /** The timer that unblocks the source after RETRY_MS; absent while noria tries the source again. */
-  readonly retry: Disposable | undefined;
-}
-
 export class SourceFaults {
   readonly #options: SourceFaultsOptions;
-  readonly #known = new Map<string, KnownFault>();
+  /** `retry` unblocks the source after RETRY_MS; it is absent while noria tries the source again. */
+  readonly #known = new Map<
+    string,
+    Pick<SourceFault, 'reason' | 'advice'> & { readonly retry: Disposable | undefined }
+  >();
 
   constructor(options: SourceFaultsOptions) {
     this.#options = options;
