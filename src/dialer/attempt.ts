@@ -86,6 +86,8 @@ export class Attempt {
   readonly hedge: boolean;
   readonly memory: SourceMemory;
   readonly startedAt: number;
+  /** What a connection that noria opened before the attempt saves. */
+  readonly savedMs: number;
   readonly #parts: AttemptParts;
   readonly #task: AttemptTask;
   readonly #report: (attempt: Attempt, result: RawConnection | AttemptFailure) => void;
@@ -112,6 +114,7 @@ export class Attempt {
   ) {
     this.lease = task.lease;
     this.hedge = task.hedge;
+    this.savedMs = task.warm?.savedMs ?? 0;
     this.memory = parts.memoryOf(task.lease.source);
     this.#parts = parts;
     this.#task = task;
@@ -121,10 +124,6 @@ export class Attempt {
 
   get elapsedMs(): number {
     return this.#parts.clock.monotonic() - this.startedAt;
-  }
-
-  get savedMs(): number {
-    return this.#task.warm?.savedMs ?? 0;
   }
 
   start(): void {

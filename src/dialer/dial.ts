@@ -141,6 +141,8 @@ export class Dial implements Dialing, Listed {
   }
 
   get #maxWaitMs(): number {
+    const { waitForMemberMs, deadlineMs } = this.#settings;
+    if (this.#attempts === 0) return Math.min(waitForMemberMs, deadlineMs);
     if (this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy) return 0;
     return maxWaitMs(this.#settings, this.#tally);
   }
@@ -151,7 +153,7 @@ export class Dial implements Dialing, Listed {
       slowFailures: this.#slowFailures,
       running: this.#running.length,
       waitedMs: this.#waitedMs,
-      elapsedMs: this.#attempts === 0 ? 0 : this.#elapsedMs,
+      elapsedMs: this.#elapsedMs,
       reportPoints: this.#blame.reportPoints,
     };
   }

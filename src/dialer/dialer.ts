@@ -21,7 +21,7 @@ import { type SiteBans, SiteEvidence } from './evidence.ts';
 import { frontProxyOf, frontSockets } from './front-proxy.ts';
 import { ClientBudgets, type DialSettings, HedgeBudget, OverdueAttempts } from './limits.ts';
 import { IdleConnections, type LeasedConnection } from './member-connections.ts';
-import { memberSockets, type OpenSocket, safeSocket } from './member-socket.ts';
+import { failedSocket, memberSockets, type OpenSocket } from './member-socket.ts';
 import { NetworkWatch, networkSign } from './network-watch.ts';
 import { Reachability } from './reachability.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
@@ -97,7 +97,16 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       options.onNetwork(down);
       bus.emit('network.judged', { down });
     });
-    const openSocket = this.#socketOpener(options.openSocket ?? memberSockets());
+    const openDirect = options.openSocket ?? memberSockets();
+    const openThroughFront = frontSockets(openDirect, clock, options.guard);
+    const openSocket: OpenSocket = (member, use, marks) => {
+      const { via } = this.#settings;
+      try {
+        return via === undefined ? openDirect(member, use) : openThroughFront(via, member, use, marks);
+      } catch (error) {
+        return failedSocket(error);
+      }
+    };
     const memoryOf = this.#memoryOf;
     this.#warm = new WarmConnections({ clock, deadlines, openSocket, pool, memoryOf });
     this.#warm.configure(options.warm);
@@ -231,15 +240,6 @@ export class MemberDialer implements Dialer, AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
-  }
-
-  #socketOpener(openDirect: OpenSocket): OpenSocket {
-    const openThroughFront = frontSockets(openDirect, this.#options.clock, this.#options.guard);
-    return (member, use, marks) =>
-      safeSocket(() => {
-        const { via } = this.#settings;
-        return via === undefined ? openDirect(member, use) : openThroughFront(via, member, use, marks);
-      });
   }
 
   readonly #memoryOf = (source: string): SourceMemory => {

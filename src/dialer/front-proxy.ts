@@ -380,14 +380,15 @@ const SERVICE_FAULTS: Partial<Record<FrontFailure['problem'], FaultCode>> = {
   loop: 'proxy-loop',
 };
 
-interface FrontTunnel {
-  /** The socket. It already has an 'error' handler. */
-  readonly socket: ReturnType<typeof connect>;
-  timedOut(ms: number): NoriaError | undefined;
-}
-
 /** @param done - called once. The error is `service-transport` if the front proxy could not reach the service. */
-export function openFrontTunnel(task: FrontTask, done: (error: NoriaError | undefined) => void): FrontTunnel {
+export function openFrontTunnel(
+  task: FrontTask,
+  done: (error: NoriaError | undefined) => void,
+): {
+  /** The caller owns it from the start. It has an 'error' handler. */
+  readonly socket: Socket;
+  timedOut(ms: number): NoriaError | undefined;
+} {
   const { server } = task;
   const { host, port } = task.front;
   const socket = connect({ host, port, noDelay: true, autoSelectFamily: true });

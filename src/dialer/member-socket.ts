@@ -11,19 +11,17 @@ import { connect as connectTls } from 'node:tls';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DialRequest } from './contract.ts';
 
-export interface MemberAddress {
-  readonly protocol: MemberProtocol;
-  /** An IP literal without brackets. For a front proxy, it may also be a name. */
-  readonly host: string;
-  readonly port: number;
-}
-
 /**
  * The socket allows half-open connections, and has an 'error' handler: listen for 'close', then read `errored`.
  * `marks`: for a front proxy (core/front-proxy.ts).
  */
 export type OpenSocket = (
-  member: MemberAddress,
+  member: {
+    readonly protocol: MemberProtocol;
+    /** An IP literal without brackets. For a front proxy, it may also be a name. */
+    readonly host: string;
+    readonly port: number;
+  },
   use: DialRequest['use'],
   marks?: readonly string[],
 ) => Socket;
@@ -45,23 +43,20 @@ const ANSWER_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORT
 /** Returns a function that opens real connections. All its connections for tunnels share one read buffer. */
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
-  const open: OpenSocket = ({ protocol, host, port }, use) => {
+  return ({ protocol, host, port }, use) => {
     const address = { host, port, autoSelectFamily: true }; // `autoSelectFamily` has an effect only if `host` is a name
-    if (protocol === 'https') return connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false });
-    if (use === 'forward') return receivingSocket(LONG_LIVED).connect(address);
-    return tunnelSocket(memory).connect(address);
+    const socket =
+      protocol === 'https'
+        ? connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false })
+        : (use === 'forward' ? receivingSocket(LONG_LIVED) : tunnelSocket(memory)).connect(address);
+    return socket.on('error', ignoreError);
   };
-  return (member, use) => open(member, use).on('error', ignoreError);
 }
 
-/** Like `open`. If `open` throws, because Node rejects the address, returns a socket that closes with this error. */
-export function safeSocket(open: () => Socket): Socket {
-  try {
-    return open();
-  } catch (error) {
-    const socket = new Socket().on('error', ignoreError);
-    return socket.destroy(error instanceof Error ? error : new Error(String(error)));
-  }
+/** A socket that closes with this error, for an address that Node rejects. */
+export function failedSocket(error: unknown): Socket {
+  const socket = new Socket().on('error', ignoreError);
+  return socket.destroy(error instanceof Error ? error : new Error(String(error)));
 }
 
 export function secureSocket(stream: Duplex): Socket {
@@ -230,23 +225,23 @@ export function lendChunks(socket: Socket, sink: Socket): void {
 
 class TunnelReads {
   readonly #memory: ReadMemory;
-  /** Not reused after the close: the receiver of the last chunk may still be writing its bytes. */
-  #large: Buffer | undefined;
+  /**
+   * The shared buffer, or a large one while the transfer rate is high. A large one is not reused after the close: the
+   * receiver of the last chunk may still be writing its bytes.
+   */
+  buffer: Buffer;
   sink: Socket | undefined;
   #sentAtOnce = false;
 
   constructor(memory: ReadMemory) {
     this.#memory = memory;
-  }
-
-  get buffer(): Buffer {
-    return this.#large ?? this.#memory.shared;
+    this.buffer = memory.shared;
   }
 
   emit(socket: Socket, byteCount: number): void {
-    const large = this.#large;
-    if (large === undefined) this.#emitShared(socket, byteCount);
-    else socket.emit('data', this.#takeLarge(large, byteCount));
+    const { buffer } = this;
+    if (buffer === this.#memory.shared) this.#emitShared(socket, byteCount);
+    else socket.emit('data', this.#takeLarge(buffer, byteCount));
   }
 
   /**
@@ -262,14 +257,14 @@ class TunnelReads {
     this.#sentAtOnce = sink.writableLength === 0;
     if (reuses && !this.#sentAtOnce) this.#memory.keepCopy(); // `sink` has not sent the copy yet
     const isFull = byteCount === shared.length;
-    if (isFull && sink.writableHighWaterMark <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
+    if (isFull && sink.writableHighWaterMark <= LARGE_BYTES) this.buffer = this.#memory.takeLarge();
   }
 
   #takeLarge(large: Buffer, byteCount: number): Buffer {
     const isLent = this.sink !== undefined && byteCount >= this.sink.writableHighWaterMark;
     if (isLent) return large.subarray(0, byteCount);
     const chunk = Buffer.from(large.subarray(0, byteCount));
-    this.#large = undefined;
+    this.buffer = this.#memory.shared;
     this.#memory.giveBack(large);
     return chunk;
   }

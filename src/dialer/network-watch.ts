@@ -3,6 +3,7 @@
  * answers in the meantime. A refused connection is an answer, because another machine sent it. While the network is
  * down, noria blames no members.
  */
+import { AgedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { FAULTS } from '../core/faults.ts';
 import type { AttemptFailure } from './attempt.ts';
@@ -16,7 +17,7 @@ const MAX_DOWN_MS = 2 * 60_000;
 export class NetworkWatch {
   readonly #clock: Clock;
   readonly #onChange: (down: boolean) => void;
-  readonly #lostAt = new Map<string, number>();
+  readonly #lost: AgedMap<string>;
   /** `given-up`: no answer for MAX_DOWN_MS, so members are blamed again. Only an answer leads back to `up`. */
   #phase: 'up' | 'down' | 'given-up' = 'up';
   #downAt = 0;
@@ -24,6 +25,7 @@ export class NetworkWatch {
 
   constructor(clock: Clock, onChange: (down: boolean) => void) {
     this.#clock = clock;
+    this.#lost = new AgedMap(clock, LOST_WITHIN_MS, MIN_LOST_MEMBERS);
     this.#onChange = onChange;
   }
 
@@ -36,7 +38,7 @@ export class NetworkWatch {
 
   answered(now = this.#clock.monotonic()): void {
     this.#answeredAt = now;
-    if (this.#lostAt.size > 0) this.#lostAt.clear();
+    this.#lost.clear();
     if (this.#phase !== 'up') this.#move('up');
   }
 
@@ -44,9 +46,8 @@ export class NetworkWatch {
   lost(member: string, ms: number): void {
     const now = this.#clock.monotonic();
     if (this.#answeredAt >= now - ms) return; // another machine answered during this attempt, so the network was up
-    for (const [other, at] of this.#lostAt) if (now - at > LOST_WITHIN_MS) this.#lostAt.delete(other);
-    this.#lostAt.set(member, now);
-    if (this.#phase !== 'up' || this.#lostAt.size < MIN_LOST_MEMBERS) return;
+    this.#lost.set(member, true, now);
+    if (this.#phase !== 'up' || this.#lost.size < MIN_LOST_MEMBERS) return;
     this.#downAt = now;
     this.#move('down');
   }
