@@ -1,0 +1,87 @@
+/** Copies of the checkout, in which programs break noria and run its tests. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+
+/** How long a test may take: many sabotages make a test wait for what never comes. */
+const TEST_LIMIT_MS = 30_000;
+/** What a copy does not need. */
+const LEFT = new Set(['.git', '.venv', 'dist', 'node_modules', '.noria']);
+
+/** The tests that failed, by name; `trouble`: why there is no result. */
+export interface Played {
+  readonly failed: readonly string[];
+  readonly trouble: string | undefined;
+}
+
+/** Makes copies, gives each to `use`, and removes them when all have ended. */
+export async function withCopies(
+  count: number,
+  use: (copies: readonly string[]) => Promise<number>,
+): Promise<number> {
+  const root = mkdtempSync(join(tmpdir(), 'noria-sabotage-'));
+  try {
+    return await use(Array.from({ length: count }, (_, index) => copyCheckout(join(root, String(index)))));
+  } finally {
+    rmSync(root, { recursive: true, force: true });
+  }
+}
+
+function copyCheckout(copy: string): string {
+  const source = process.cwd();
+  cpSync(source, copy, {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: (path) => dirname(path) !== source || !LEFT.has(relative(source, path)),
+  });
+  symlinkSync(join(source, 'node_modules'), join(copy, 'node_modules'));
+  return copy;
+}
+
+export async function runTests(
+  copy: string,
+  files: readonly string[],
+  options: readonly string[],
+): Promise<Played> {
+  const report = join(copy, 'sabotage.json');
+  rmSync(report, { force: true });
+  const output = await run(copy, [
+    'node_modules/vitest/vitest.mjs',
+    'run',
+    ...['--project', 'noria', '--project', 'long'],
+    ...['--reporter=json', `--outputFile=${report}`, '--maxWorkers=2', `--testTimeout=${TEST_LIMIT_MS}`],
+    ...options,
+    ...files,
+  ]);
+  if (!existsSync(report)) return { failed: [], trouble: output };
+  const { testResults }: TestReport = JSON.parse(readFileSync(report, 'utf8'));
+  const all = testResults.flatMap(({ assertionResults }) => assertionResults);
+  const failed = all.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
+  const broken = testResults.find(
+    ({ status, assertionResults }) => status === 'failed' && assertionResults.length === 0,
+  );
+  return {
+    failed,
+    trouble: all.length === 0 || broken !== undefined ? (broken?.message ?? output) : undefined,
+  };
+}
+
+interface TestReport {
+  readonly testResults: readonly {
+    readonly status: string;
+    readonly message?: string;
+    readonly assertionResults: readonly { readonly fullName: string; readonly status: string }[];
+  }[];
+}
+
+/** Runs a program of this Node in a copy. @returns the end of what it printed. */
+export async function run(copy: string, args: readonly string[]): Promise<string> {
+  const child = spawn(process.execPath, args, { cwd: copy, stdio: ['ignore', 'pipe', 'pipe'] });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', (chunk: string) => (output = (output + chunk).slice(-100_000)));
+  await once(child, 'close');
+  return output;
+}
