@@ -25,6 +25,7 @@ const PROBLEM_KINDS = [
   'draw-empty',
   'draw-late',
   'members-failing',
+  'site-banned',
 ] as const;
 
 const SIDES = [

@@ -468,6 +468,12 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ],
   ['1 member is usable', '1 个成员可用'],
   ['{n} members are usable', '{n} 个成员可用'],
+  ['{reason}, but not for {sites}', '{reason}，但不能用于 {sites}'],
+  ['every exit is banned for {sites}', '所有出口都被 {sites} 封禁'],
+  [
+    'Slow down the clients, or set spacing, rate or drawsForBans of the site in targets; noria sites says when the next exit is free.',
+    '放慢客户端，或在 targets 中设置该站点的 spacing、rate 或 drawsForBans；noria sites 显示下一个出口何时可用。',
+  ],
   ['the first draw is in progress; clients wait for its members', '正在进行首次提取，客户端会等待它的成员'],
   ['no recent clients; the next client starts a draw', '最近没有客户端；下一个客户端会开始提取'],
   [

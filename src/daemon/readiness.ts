@@ -9,6 +9,7 @@ import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
+import type { Pool } from '../pool/pool.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';
 import type { Fleet } from './fleet.ts';
@@ -22,6 +23,8 @@ export interface ReadinessFacts {
   readonly clientWaitMs: number;
   readonly drawTimeoutMs: number;
   readonly sources: readonly SourceStatus[];
+  /** The sites that clients requested lately, and that have banned every exit. */
+  readonly bannedSites: readonly string[];
   /**
    * The reason and the duration of the loss of the fleet's store. Absent while the store is connected, and without a
    * fleet.
@@ -101,7 +104,12 @@ function fatalProblems({ drainEndsAt, listenerCount, workers }: ReadinessFacts):
 }
 
 /** Problems with which noria still serves clients, but less well. They do not belong to a single source. */
-function limitingProblems({ workers, failedRequests, storeLost }: ReadinessFacts): ReadinessProblem[] {
+function limitingProblems({
+  workers,
+  failedRequests,
+  storeLost,
+  bannedSites,
+}: ReadinessFacts): ReadinessProblem[] {
   const found: ReadinessProblem[] = [];
   if (storeLost !== undefined && storeLost.ms >= STORE_GRACE_MS) {
     const advice = 'Check the store and fleet.url; noria check says what is wrong.';
@@ -121,6 +129,11 @@ function limitingProblems({ workers, failedRequests, storeLost }: ReadinessFacts
       'Check upstream.protocol and upstream.auth of the source, and whether this machine can reach its members.';
     const reason = `in the last ${failedRequests} client requests, every member that noria tried has failed`;
     found.push(problem('requests-failing', reason, { advice }));
+  }
+  if (bannedSites.length > 0) {
+    const advice =
+      'Slow down the clients, or set spacing, rate or drawsForBans of the site in targets; noria sites says when the next exit is free.';
+    found.push(problem('site-banned', `every exit is banned for ${siteNames(bannedSites)}`, { advice }));
   }
   return found;
 }
@@ -161,7 +174,7 @@ function isCausedByStore({ code }: SourceStatus, { storeLost }: ReadinessFacts):
   return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
 }
 
-function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
+function verdictOn({ sources, bannedSites }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
   const usable = sources.reduce((sum, { ready }) => sum + ready, 0);
   const has = (source: SourceStatus) =>
     problems.some(
@@ -169,7 +182,8 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
     );
   const able = sources.filter((source) => !has(source));
   if (usable > 0) {
-    const reason = `${formatCount(usable, 'member')} ${usable === 1 ? 'is' : 'are'} usable`;
+    const members = `${formatCount(usable, 'member')} ${usable === 1 ? 'is' : 'are'} usable`;
+    const reason = bannedSites.length === 0 ? members : `${members}, but not for ${siteNames(bannedSites)}`;
     return { state: problems.length === 0 ? 'serving' : 'degraded', reason };
   }
   if (able.length === 0 && sources.length > 0) return stopped(problems);
@@ -182,6 +196,11 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
   const idle = 'no recent clients; the next client starts a draw';
   if (isIdle && problems.length === 0) return { state: 'idle', reason: idle };
   return { state: 'degraded', reason: isIdle ? idle : emptyPool(able) };
+}
+
+/** At most three names. */
+function siteNames(names: readonly string[]): string {
+  return [...names.slice(0, 3), ...(names.length > 3 ? ['…'] : [])].join(', ');
 }
 
 /**
@@ -231,6 +250,7 @@ interface ReadinessOptions {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly refiller: Pick<Refiller, 'sources'>;
+  readonly pool: Pick<Pool, 'sites'>;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
   readonly drainEndsAt: () => number | undefined;
   /** Returns the time limits of a client's wait and of a draw. Called for each check: a reload may change them. */
@@ -313,7 +333,7 @@ export class ReadinessMonitor {
   }
 
   #facts(sources: readonly SourceStatus[]): ReadinessFacts {
-    const { clock, drainEndsAt, plane, limits, fleet } = this.#options;
+    const { clock, drainEndsAt, plane, pool, limits, fleet } = this.#options;
     const { fault, lostMs = 0 } = fleet?.shared ?? {};
     return {
       now: clock.monotonic(),
@@ -324,6 +344,7 @@ export class ReadinessMonitor {
       ...limits(),
       ...(fault !== undefined && { storeLost: { reason: fault.message, ms: lostMs } }),
       sources,
+      bannedSites: pool.sites.withoutExit(),
     };
   }
 }

@@ -155,6 +155,7 @@ export class Pool implements LeaseProvider {
     const impossible = this.#whyImpossible(request.routing);
     if (impossible !== undefined) return badRouting(impossible);
     const site = this.#members.sites.of(request.targetHost);
+    site.lastWantedAt = now;
     const candidates = this.#members.candidates(filterAt(site, request.routing), now);
     const lease = this.#tryLease(request, { candidates, site, sinceAt: now }, now);
     if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);

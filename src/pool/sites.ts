@@ -70,6 +70,9 @@ const RAISE = 1.25;
 const FALL_AFTER_MS = 10 * MINUTE_MS;
 const FALL = 0.9;
 const MAX_SHOWN = 100;
+/** A site is named as one without an exit if clients requested it in the last minute, and no exit has served them for ten seconds. */
+const WANTED_LATELY_MS = MINUTE_MS;
+const UNSERVED_MS = 10 * SECOND_MS;
 
 /**
  * What noria knows of one exit at one site. The moments are rounded, because V8 stores small integers without an allocation: with
@@ -110,6 +113,7 @@ export class Site {
   uses = 0;
   banCount = 0;
   lastUsedAt = 0;
+  lastWantedAt = 0;
   waitingCount = 0;
   /** How often clients without a session use the site; undefined until noria has learnt a spacing for it. */
   #requests: RequestRate | undefined;
@@ -501,6 +505,19 @@ export class Sites {
       spacings.set(name, Math.max(spacings.get(name) ?? 0, this.spacingOf(site, now)));
     }
     return spacings;
+  }
+
+  /** The names of the sites that clients want, but that have banned the exits of all members. */
+  withoutExit(): string[] {
+    const now = this.#clock.monotonic();
+    return [...this.#byName.values()]
+      .filter((site) => {
+        const { banCount, lastUsedAt, lastWantedAt, pairs } = site;
+        if (banCount === 0 || this.#members.size === 0) return false;
+        if (lastWantedAt < now - WANTED_LATELY_MS || lastUsedAt > now - UNSERVED_MS) return false;
+        return [...this.#members.keys()].every((exit) => (pairs.get(exit)?.untilAt ?? 0) > now);
+      })
+      .map(({ name }) => name);
   }
 
   views(): SiteView[] {

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { translate } from '../../src/core/chinese.ts';
 import { decideReadiness, isSameReadiness, type ReadinessFacts } from '../../src/daemon/readiness.ts';
 import { SOURCE_STATES, type SourceState, type SourceStatus } from '../../src/refill/status.ts';
 
@@ -39,6 +40,7 @@ function facts(more: Partial<ReadinessFacts> = {}): ReadinessFacts {
     clientWaitMs: 15_000,
     drawTimeoutMs: 10_000,
     sources: [source({ ready: 3 })],
+    bannedSites: [],
     ...more,
   };
 }
@@ -173,6 +175,27 @@ test('readiness: a missing worker and failing requests are problems, and clients
   expect(decide({ failedRequests: 1 }).state).toBe('serving');
   const failing = decide({ failedRequests: 2 });
   expect(failing).toMatchObject({ state: 'degraded', ready: true, problems: [{ kind: 'requests-failing' }] });
+});
+
+test('readiness: a site that has banned every exit is named, and clients of other sites are served', () => {
+  const one = decide({ bannedSites: ['shop.example'] });
+  expect(one).toMatchObject({
+    state: 'degraded',
+    ready: true,
+    reason: '3 members are usable, but not for shop.example',
+    problems: [{ kind: 'site-banned', reason: 'every exit is banned for shop.example' }],
+  });
+  expect(decide({ bannedSites: ['a', 'b', 'c', 'd'] }).reason).toBe(
+    '3 members are usable, but not for a, b, c, …',
+  );
+  const inChinese = [one.reason, one.problems[0]?.reason, one.problems[0]?.advice].map((text) =>
+    translate(text ?? '', 'zh-CN'),
+  );
+  expect(inChinese).toEqual([
+    '3 个成员可用，但不能用于 shop.example',
+    '所有出口都被 shop.example 封禁',
+    expect.stringMatching(/^放慢客户端/),
+  ]);
 });
 
 test('readiness: a count or a time that grows is not a change', () => {

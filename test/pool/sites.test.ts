@@ -271,6 +271,37 @@ test('sites: of several clients that wait for one slot, the later ones are deman
   expect([waiting(), waiting(), waiting()], 'slots in 4, 9 and 14 s').toEqual([0, 1, 2]);
 });
 
+test('sites: a site without an exit is named while clients want it, until one is free', () => {
+  const kit = openKit({ targets: [rule({ drawsForBans: 0 })] });
+  addMembers(kit, 2, 3_600_000);
+  const named = () => kit.pool.sites.withoutExit();
+  use(kit, {}, AT_SHOP);
+  const [one = '', two = ''] = exits(kit);
+  ban(kit, one, { forMs: 5 * MINUTE_MS });
+  kit.clock.advance(11_000);
+  expect(refusalOrUse(kit)).toBe('used');
+  ban(kit, two, { forMs: 2 * MINUTE_MS });
+  expect(refusalOrUse(kit)).toBe('site-banned');
+  expect(named(), 'served a moment ago').toEqual([]);
+  kit.clock.advance(11_000);
+  expect(named()).toEqual(['shop.example']);
+  kit.clock.advance(MINUTE_MS);
+  expect(named(), 'nobody wants it').toEqual([]);
+  expect(refusalOrUse(kit)).toBe('site-banned');
+  expect(named()).toEqual(['shop.example']);
+  kit.clock.advance(MINUTE_MS - 10_000);
+  expect(refusalOrUse(kit), 'the second ban has ended').toBe('used');
+  expect(named()).toEqual([]);
+});
+
+function refusalOrUse(kit: PoolKit): string {
+  const answer = kit.pool.acquire(request({}, { ...AT_SHOP, waitMs: 1 }));
+  if (answer instanceof Promise) return 'waits';
+  if ('code' in answer) return answer.code;
+  close(kit, answer);
+  return 'used';
+}
+
 test('sites: without spacing an exit is free at once, also at a fraction of a millisecond', () => {
   const kit = openKit();
   addMembers(kit, 1);
