@@ -136,14 +136,15 @@ export class Leases {
    * Records that the member of the lease accepted an attempt of the session. If the session has another member, it
    * moves to the member of the lease.
    *
-   * Exception: the lease belongs to a hedge, and the session's own member has not failed. The session then does not
-   * move, and stores the member of the lease as `fallback`.
+   * Exception: the lease belongs to a hedge, and the session's own member has worked for it and not failed. The session then does
+   * not move, and stores the member of the lease as `fallback`.
    */
   #confirm(session: Session, { member, leasedAt, request }: OpenLease, now: number): void {
     if (session.member === member.id) {
       session.confirmedAt = now;
+      session.memberIsNew = false;
       session.memberFailed = false;
-    } else if (request?.hedge === true && !session.memberFailed) {
+    } else if (request?.hedge === true && !session.memberIsNew && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
       // since this lease began, the session's member has not changed and has accepted no attempt

@@ -51,7 +51,7 @@ export class MemberPick implements CandidateCheck {
   /** The pick prefers a member with another exit address than the previous pick. */
   #lastExit = '';
   #isForSession = false;
-  /** A new session prefers members that live at least until then: the longer-lived half. */
+  /** A session that gets a member prefers those that live at least until then: the longer-lived half. */
   #preferredEndsAt = Number.NEGATIVE_INFINITY;
   #session: Session | undefined;
   #isHedge = false;
@@ -274,7 +274,6 @@ export class MemberPick implements CandidateCheck {
     this.#isForSession = true;
     this.#session = session;
     const current = this.#members.find(session.member);
-    if (current === undefined) this.#preferredEndsAt = medianEnd(candidates);
     if (current === undefined) return this.#bind(session, this.#nextFor(session, candidates), 'left');
     // The request has tried the session's own member, which failed or is slow. The session moves only when another
     // member accepts an attempt; see `Leases`.
@@ -316,7 +315,11 @@ export class MemberPick implements CandidateCheck {
       fallback.endsAt >= this.#minEndsAt &&
       !this.#avoid.includes(fallback.id) &&
       this.#servesNow(fallback, candidates);
-    return serves ? fallback : candidates.pick(this);
+    if (serves) return fallback;
+    // the session moves again `minRemainingMs` before the end of its member, which is within the life that it asks for
+    const livesUntil = this.#minEndsAt + this.#members.settings.minRemainingMs;
+    this.#preferredEndsAt = Math.max(medianEnd(candidates), livesUntil);
+    return candidates.pick(this);
   }
 
   /** Whether a request of a session on this member would get the member now. */
@@ -328,6 +331,7 @@ export class MemberPick implements CandidateCheck {
   #bind(session: Session, member: Member | undefined, reason: string): Member | undefined {
     if (member === undefined) return undefined;
     this.#sessions.bind(session, { member: member.id, reason }, this.now);
+    session.memberIsNew = true;
     if (session.isExclusive) this.#sessions.reserve(session, member);
     return member;
   }

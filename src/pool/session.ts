@@ -18,6 +18,8 @@ export class Session implements HeapNode {
    * moves to this member.
    */
   fallback: string | undefined;
+  /** Whether a pick gave the session its member, and the member has accepted no attempt since: so no target has seen its exit. */
+  memberIsNew = false;
   /** Whether the session's member failed an attempt and has accepted no attempt since. */
   memberFailed = false;
   filter: MemberFilter = ANY_MEMBER;

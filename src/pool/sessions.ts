@@ -154,6 +154,7 @@ export class Sessions {
     this.#release(session);
     session.confirmedAt = now;
     session.fallback = undefined;
+    session.memberIsNew = false;
     session.memberFailed = false;
     if (from === undefined) {
       for (const observer of this.observers) observer.sessionBound(session, reason);

@@ -30,9 +30,20 @@ test('session hedge: a hedge that wins leaves the session where it is', () => {
   expect(kit.events('session.moved')).toEqual([]);
 });
 
+test('session hedge: a new session moves to the hedge that wins, because no target has seen its own exit', () => {
+  const kit = openKit();
+  addMembers(kit, 5);
+  const { own, hedge } = startHedge(kit);
+  accept(kit, hedge);
+  accept(kit, own, 900);
+  expect(kit.events('session.moved')).toMatchObject([{ from: own.member, to: hedge.member }]);
+  expect(use(kit, ABC).member).toBe(hedge.member);
+});
+
 test('session hedge: all hedges of a session come through the same member', () => {
   const kit = openKit();
   addMembers(kit, 5);
+  use(kit, ABC);
   const hedges = Array.from({ length: 4 }, () => {
     const { own, hedge } = startHedge(kit);
     accept(kit, hedge);

@@ -96,6 +96,26 @@ test('exclusive: gets no exit that a session or an open tunnel uses, also of ano
   else expect(taken.size).toBe(2);
 });
 
+test('life: a session that must move takes a member of the longer-lived half, too', () => {
+  const kit = openKit();
+  for (const [number, lifeMs] of [180_000, 60_000, 61_000, 165_000, 170_000, 160_000].entries())
+    kit.pool.addMembers('city', [drawn(kit, number, lifeMs)]);
+  for (let turn = 0; turn < 2; turn += 1) {
+    const own = use(kit, { session: 'moved' });
+    expect(own.remainingMs, `turn ${turn}`).toBeGreaterThan(100_000);
+    kit.pool.evict(own.member);
+  }
+});
+
+test('life: a session prefers a member that it need not leave within its life', () => {
+  const kit = openKit();
+  for (const [number, lifeMs] of [60_000, 60_000, 60_000, 70_000].entries())
+    kit.pool.addMembers('city', [drawn(kit, number, lifeMs)]);
+  const moves = { session: 'a', minLifeMs: 55_000 }; // it leaves a member ten seconds before the end
+  expect(use(kit, moves).remainingMs).toBe(70_000);
+  expect(use(kit, { session: 'b', minLifeMs: 61_000 }).remainingMs).toBe(70_000);
+});
+
 test('life: a new session takes a member of the longer-lived half, and keeps it however little remains', () => {
   const kit = openKit();
   for (let number = 0; number < 8; number += 1) {
