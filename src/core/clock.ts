@@ -61,8 +61,9 @@ export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
 export class EarliestTimer {
   readonly #clock: Clock;
   readonly #fn: () => void;
+  /** The monotonic moment at which the timer fires; infinite while it is not armed. Only this class writes it. */
+  dueAt = Number.POSITIVE_INFINITY;
   #timer: Disposable | undefined;
-  #dueAt = Number.POSITIVE_INFINITY;
 
   /**
    * @param fn - handles everything that is due, then calls `armBy` for the next moment. The timer may also call `fn`
@@ -73,19 +74,14 @@ export class EarliestTimer {
     this.#fn = fn;
   }
 
-  /** The monotonic moment at which the timer fires; infinite while it is not armed. */
-  get dueAt(): number {
-    return this.#dueAt;
-  }
-
   /**
    * Makes the timer fire at the monotonic moment `at` or earlier. If the timer is armed for an earlier moment, it
    * stays as it is: an unnecessary call of `fn` costs less than arming a timer at every change. Infinity is ignored.
    */
   armBy(at: number): void {
-    if (at >= this.#dueAt) return;
+    if (at >= this.dueAt) return;
     this.disarm();
-    this.#dueAt = at;
+    this.dueAt = at;
     this.#timer = this.#clock.after(at - this.#clock.monotonic(), () => {
       this.disarm();
       this.#fn();
@@ -95,7 +91,7 @@ export class EarliestTimer {
   disarm(): void {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;
-    this.#dueAt = Number.POSITIVE_INFINITY;
+    this.dueAt = Number.POSITIVE_INFINITY;
   }
 }
 

@@ -44,6 +44,12 @@ export function formatMarks(marks: readonly string[]): string {
   return `Via: ${marks.map((mark) => `1.1 ${mark}`).join(', ')}\r\n`;
 }
 
+/** `socks5h` is curl's name for a SOCKS5 proxy that resolves host names; noria lets every SOCKS5 proxy resolve host names. */
+const PROTOCOLS: ReadonlyMap<string, FrontProxy['protocol']> = new Map([
+  ['http', 'http'],
+  ['socks5', 'socks5'],
+  ['socks5h', 'socks5'],
+]);
 const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 80, socks5: 1080 };
 /** The maximum length of a user name and of a password, by RFC 1929. */
 const MAX_LOGIN_BYTES = 255;
@@ -56,7 +62,7 @@ const MAX_LOGIN_BYTES = 255;
  */
 export function readFrontProxy(text: string): { readonly value: FrontProxy } | { readonly wrong: string } {
   const [, scheme = ''] = /^([a-z0-9]+):\/\//i.exec(text) ?? [];
-  const protocol = protocolOf(scheme);
+  const protocol = PROTOCOLS.get(scheme.toLowerCase());
   if (protocol === undefined) return { wrong: 'does not begin with http:// or socks5://' };
   // Parses the URL as http: the URL standard applies its rules for host, user name and password only to known schemes.
   const address = `http://${text.slice(scheme.length + '://'.length)}`;
@@ -80,20 +86,6 @@ export function readFrontProxy(text: string): { readonly value: FrontProxy } | {
 export function formatFrontProxy({ protocol, host, port, login }: FrontProxy): string {
   const user = login === undefined ? '' : `${encodeURIComponent(login.username)}:${MASK}@`;
   return `${protocol}://${user}${formatHostPort(host, port)}`;
-}
-
-function protocolOf(scheme: string): FrontProxy['protocol'] | undefined {
-  switch (scheme.toLowerCase()) {
-    case 'http':
-      return 'http';
-    case 'socks5':
-    // `socks5h` is curl's name for a SOCKS5 proxy that resolves host names; noria lets every SOCKS5 proxy resolve host
-    // names
-    case 'socks5h':
-      return 'socks5';
-    default:
-      return undefined;
-  }
 }
 
 function readLogin({ username, password }: URL): Login | { readonly wrong: string } {
