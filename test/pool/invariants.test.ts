@@ -1,10 +1,12 @@
 /** Invariants of a pool under random steps; `PoolModel` checks them after each step. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { STRATEGIES } from '../../src/pool/options.ts';
+import { seededRandom } from '../../src/core/random.ts';
+import { isLease, type Lease } from '../../src/pool/lease.ts';
+import { DEFAULT_SITE_RULE, STRATEGIES } from '../../src/pool/options.ts';
 import { decodeSnapshot } from '../../src/pool/stored-state.ts';
 import { runsOf } from '../support/properties.ts';
-import { addMembers, openKit, use } from './pool-kit.ts';
+import { accept, addMembers, close, openKit, request, use } from './pool-kit.ts';
 import { PoolModel, type Step } from './pool-model.ts';
 
 const few = fc.nat({ max: 7 });
@@ -91,6 +93,71 @@ test('pool: after a thousand requests, every lease has ended and no session has 
   const open = kit.pool.members().flatMap(({ id }) => kit.pool.leasesOf({ member: id }));
   expect(open, 'open leases').toEqual([]);
 });
+
+/** Of each exit and site, in ms. */
+const BAN_MS = 9_000;
+
+test.each([1, 2, 3, 4, 5, 6, 7, 8])(
+  'pool: the invariants hold in a long history of leases and bans, seed %s',
+  (seed) => {
+    const sites = ['site0.example', 'site1.example'];
+    const kit = openKit({
+      targets: sites.map((name) => ({ ...DEFAULT_SITE_RULE, match: [name], spacingMs: 0 })),
+    });
+    addMembers(kit, 4, 1e9);
+    const random = seededRandom(seed);
+    const below = (count: number) => Math.floor(random() * count);
+    const exits = kit.pool.members().map(({ host }) => host);
+    const open: Lease[] = [];
+    const leases = new Map<string, number>();
+    const bans = new Map<string, { untilAt: number; count: number }>();
+    const homes = new Map<string, string>();
+    const isBanned = (host: string, site: string) =>
+      (bans.get(`${host} ${site}`)?.untilAt ?? 0) > kit.clock.monotonic() + 1;
+    for (let turn = 0; turn < 1_500; turn += 1) {
+      const site = sites[below(2)] ?? '';
+      const action = below(10);
+      if (action < 5) {
+        const session = below(2) === 0 ? `s${below(3)}` : undefined;
+        const answer = kit.pool.acquire(
+          request(session === undefined ? {} : { session }, { targetHost: site }),
+        );
+        if (answer instanceof Promise || !isLease(answer)) {
+          for (const host of exits) expect(isBanned(host, site), `${turn}: ${host} is free`).toBe(true);
+          continue;
+        }
+        expect(isBanned(answer.host, site), `${turn}: banned`).toBe(false);
+        const home = session === undefined ? undefined : homes.get(session);
+        if (home !== undefined && !isBanned(home, site))
+          expect(answer.host, `${turn}: the session stays`).toBe(home);
+        if (session !== undefined) homes.set(session, answer.host);
+        accept(kit, answer);
+        open.push(answer);
+        leases.set(answer.host, (leases.get(answer.host) ?? 0) + 1);
+      } else if (action < 9) {
+        const [ended] = open.splice(below(open.length), 1);
+        if (ended !== undefined) close(kit, ended);
+      } else {
+        const exit = exits[below(4)] ?? '';
+        const known = bans.get(`${exit} ${site}`);
+        kit.pool.banExit({ host: site, exit, evidence: 'report', forMs: BAN_MS });
+        const untilAt = kit.clock.monotonic() + BAN_MS;
+        bans.set(`${exit} ${site}`, { untilAt, count: (known?.count ?? 0) + 1 });
+      }
+      kit.clock.advance(below(900));
+      for (const { id, openTunnels } of kit.pool.members()) {
+        const own = open.filter(({ member }) => member === id).map((lease) => lease.id);
+        expect(openTunnels, `${turn}: open leases`).toBe(own.length);
+        expect(new Set(kit.pool.leasesOf({ member: id }))).toEqual(new Set(own));
+      }
+    }
+    expect(Math.min(...exits.map((host) => leases.get(host) ?? 0)), 'leases of each member').toBeGreaterThan(
+      100,
+    );
+    expect(bans.size).toBe(8);
+    for (const { count } of bans.values()) expect(count, 'bans of each pair').toBeGreaterThan(3);
+  },
+);
 
 function often<One extends Step>(weight: number, model: { [Key in keyof One]: fc.Arbitrary<One[Key]> }) {
   return { weight, arbitrary: fc.record(model) };
