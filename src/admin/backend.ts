@@ -8,7 +8,7 @@ import type { MemberJson, Reload, Report, SessionJson, SiteJson, Status } from '
 export interface AdminBackend {
   status(): Status;
   members(): readonly MemberJson[];
-  memberCounts(): readonly MemberCounts[];
+  memberCounts(): readonly ({ readonly source: string } & Readonly<Record<MemberJson['state'], number>>)[];
   sessions(): readonly SessionJson[];
   /** The busiest sites. */
   sites(): readonly SiteJson[];
@@ -43,8 +43,4 @@ export interface AdminBackend {
 
 export interface ReloadOutcome extends Reload {
   readonly applied: boolean;
-}
-
-interface MemberCounts extends Readonly<Record<MemberJson['state'], number>> {
-  readonly source: string;
 }

@@ -85,7 +85,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     const stream = streamOf(() => {
       // Checks again whether the client may read: other clients may have opened streams since the first check.
       if (readers.reasonToRefuse(client) !== undefined) return undefined;
-      return new EventQueue(names, { bus, clock, onClose: readers.add(client) });
+      return new EventQueue(names, bus, clock, readers.add(client));
     });
     return context.body(stream, 200, { 'Content-Type': 'text/event-stream' });
   });
@@ -138,12 +138,6 @@ function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8
   );
 }
 
-interface EventQueueOptions {
-  readonly bus: EventBus;
-  readonly clock: Clock;
-  readonly onClose: () => void;
-}
-
 /** The events that one client has not read yet. Owns the subscriptions and the heartbeat timer. */
 class EventQueue {
   readonly #clock: Clock;
@@ -154,7 +148,7 @@ class EventQueue {
   #wake: (() => void) | undefined;
   #closed = false;
 
-  constructor(names: readonly EventName[], { bus, clock, onClose }: EventQueueOptions) {
+  constructor(names: readonly EventName[], bus: EventBus, clock: Clock, onClose: () => void) {
     this.#clock = clock;
     this.#onClose = onClose;
     this.#subscriptions = names.map((name) =>

@@ -13,18 +13,6 @@ import { isLoopbackAddress } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
 
-interface GuardOptions {
-  readonly name: string;
-  readonly address: () => { readonly host: string; readonly port: number };
-  readonly token?: Secret;
-  /**
-   * Whether there is a route for the method and the path. Without a route, the guard does not check the content type,
-   * so that the answer is 404 or 405.
-   */
-  readonly hasRoute: (method: string, path: string) => boolean;
-  readonly openPaths: ReadonlySet<string>;
-}
-
 export const SECURITY_HEADERS = {
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'same-origin',
@@ -39,7 +27,17 @@ export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-export function guard(options: GuardOptions): MiddlewareHandler {
+/**
+ * @param options.hasRoute - whether there is a route for the method and the path. Without one, the guard does not check
+ * the content type, so that the answer is 404 or 405.
+ */
+export function guard(options: {
+  readonly name: string;
+  readonly address: () => { readonly host: string; readonly port: number };
+  readonly token: Secret | undefined;
+  readonly hasRoute: (method: string, path: string) => boolean;
+  readonly openPaths: ReadonlySet<string>;
+}): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) context.header(name, value);

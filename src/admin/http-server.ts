@@ -3,8 +3,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { formatHostPort } from '../core/host-port.ts';
-import type { BoundAddress } from '../core/listen-address.ts';
-import { listenFailure } from '../core/listen-address.ts';
+import { type BoundAddress, listenFailure } from '../core/listen-address.ts';
 import { clientNetwork } from '../core/networks.ts';
 import { SECURITY_HEADERS } from './guard.ts';
 
@@ -14,16 +13,6 @@ export interface HttpServer {
   close(): Promise<void>;
 }
 
-interface HttpServerOptions {
-  readonly name: string;
-  readonly host: string;
-  readonly port: number;
-  readonly methods: readonly string[];
-  readonly handler: (address: () => BoundAddress) => RequestHandler;
-}
-
-type RequestHandler = Parameters<typeof getRequestListener>[0];
-
 /** The time limits for a request's head and for the whole request. node:http checks them every TIMEOUT_CHECK_MS. */
 const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
@@ -32,9 +21,18 @@ const KEEP_ALIVE_MS = 5_000;
 /** Limits the connections of one server, so that file descriptors remain for listeners and tunnels. */
 export const MAX_ADMIN_CONNECTIONS = 256;
 
-export async function openHttpServer(options: HttpServerOptions): Promise<HttpServer> {
-  const { name, host, methods } = options;
-  const address = { host, port: options.port };
+export async function openHttpServer({
+  name,
+  host,
+  port,
+  methods,
+  handler,
+}: BoundAddress & {
+  readonly name: string;
+  readonly methods: readonly string[];
+  readonly handler: (address: () => BoundAddress) => Parameters<typeof getRequestListener>[0];
+}): Promise<HttpServer> {
+  const address = { host, port };
   const server = createServer(
     {
       headersTimeout: HEAD_TIMEOUT_MS,
@@ -42,13 +40,13 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
       connectionsCheckingInterval: TIMEOUT_CHECK_MS,
       keepAliveTimeout: KEEP_ALIVE_MS,
     },
-    withoutTrace(getRequestListener(options.handler(() => address)), methods),
+    withoutTrace(getRequestListener(handler(() => address)), methods),
   );
   limitConnections(server);
   await listen(server, name, address);
   const bound = server.address();
   if (bound !== null && typeof bound === 'object') address.port = bound.port;
-  return { host, port: address.port, close: () => closeServer(server) };
+  return { ...address, close: () => closeServer(server) };
 }
 
 function withoutTrace(listener: RequestListener, methods: readonly string[]): RequestListener {

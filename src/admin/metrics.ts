@@ -85,21 +85,17 @@ function describeMetric(metric: object): MetricDescription {
 
 function createHistograms() {
   return {
-    dial: new FastHistogram({
-      name: 'noria_dial_seconds',
-      help: 'Duration of a dial, including the wait for a member.',
-      buckets: DIAL_BUCKETS_S,
-    }),
-    wait: new FastHistogram({
-      name: 'noria_member_wait_seconds',
-      help: 'Time a dial waited for a member.',
-      buckets: WAIT_BUCKETS_S,
-    }),
-    remaining: new FastHistogram({
-      name: 'noria_member_remaining_seconds',
-      help: 'Remaining lifetime of the member when noria assigned it to a request.',
-      buckets: REMAINING_BUCKETS_S,
-    }),
+    dial: new FastHistogram(
+      'noria_dial_seconds',
+      'Duration of a dial, including the wait for a member.',
+      DIAL_BUCKETS_S,
+    ),
+    wait: new FastHistogram('noria_member_wait_seconds', 'Time a dial waited for a member.', WAIT_BUCKETS_S),
+    remaining: new FastHistogram(
+      'noria_member_remaining_seconds',
+      'Remaining lifetime of the member when noria assigned it to a request.',
+      REMAINING_BUCKETS_S,
+    ),
   };
 }
 
@@ -150,7 +146,7 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
 
 function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
   const counter = (name: string, help: string, labels: readonly string[]) =>
-    new FastCounter({ name, help, labels, registry });
+    new FastCounter(registry, name, help, labels);
   const extractionHelp = 'Calls to the extraction service by code.';
   const extractions = counter('noria_extractions_total', extractionHelp, ['source', 'code']);
   const drawn = counter('noria_members_drawn_total', 'Members drawn.', ['source']);
@@ -216,15 +212,13 @@ function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): 
 
 const BYTES_PER_GB = 1e9;
 
-interface GaugeTerms<Label extends string> {
-  readonly name: string;
-  readonly help: string;
-  readonly labels?: readonly Label[];
-}
-
 function addGauge<Label extends string = never>(
   registry: Registry,
-  { name, help, labels = [] }: GaugeTerms<Label>,
+  {
+    name,
+    help,
+    labels = [],
+  }: { readonly name: string; readonly help: string; readonly labels?: readonly Label[] },
   read: (gauge: Gauge<Label>) => void,
 ): void {
   new Gauge({
@@ -293,17 +287,10 @@ function addFleetGauges(registry: Registry, backend: AdminBackend): void {
   });
 }
 
-interface FastCounterOptions {
-  readonly name: string;
-  readonly help: string;
-  readonly labels: readonly string[];
-  readonly registry: Registry;
-}
-
 export class FastCounter {
   readonly #root = new LabelNode([]);
 
-  constructor({ name, help, labels, registry }: FastCounterOptions) {
+  constructor(registry: Registry, name: string, help: string, labels: readonly string[]) {
     const root = this.#root;
     new Counter({
       name,
@@ -357,12 +344,6 @@ class LabelNode {
   }
 }
 
-interface FastHistogramOptions {
-  readonly name: string;
-  readonly help: string;
-  readonly buckets: readonly number[];
-}
-
 /** A histogram without labels. It renders its own text, because prom-client cannot import bucket counts. */
 export class FastHistogram {
   readonly name: string;
@@ -371,7 +352,7 @@ export class FastHistogram {
   readonly #counts: Float64Array;
   #sum = 0;
 
-  constructor({ name, help, buckets }: FastHistogramOptions) {
+  constructor(name: string, help: string, buckets: readonly number[]) {
     this.name = name;
     this.#help = help;
     this.#bounds = buckets;

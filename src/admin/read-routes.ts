@@ -66,19 +66,9 @@ export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => vo
     }),
     (context) => localised(context, status.get()),
   );
-  addList(app, { path: '/api/members', summary: 'All members', schema: memberSchema.array(), list: members });
-  addList(app, {
-    path: '/api/sessions',
-    summary: 'All sessions',
-    schema: sessionSchema.array(),
-    list: sessions,
-  });
-  addList(app, {
-    path: '/api/sites',
-    summary: 'The busiest 100 sites',
-    schema: siteSchema.array(),
-    list: sites,
-  });
+  addList(app, '/api/members', 'All members', memberSchema, members);
+  addList(app, '/api/sessions', 'All sessions', sessionSchema, sessions);
+  addList(app, '/api/sites', 'The busiest 100 sites', siteSchema, sites);
   addRecent(app, parts);
   addLedger(app, parts);
   addMetrics(app, parts.metrics);
@@ -120,20 +110,19 @@ function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
   );
 }
 
-interface ListRoute {
-  readonly path: string;
-  readonly summary: string;
-  readonly schema: z.ZodType;
-  readonly list: SnapshotCache<JsonList>;
-}
-
-function addList(app: OpenAPIHono, { path, summary, schema, list }: ListRoute): void {
+function addList(
+  app: OpenAPIHono,
+  path: string,
+  summary: string,
+  item: z.ZodType,
+  list: SnapshotCache<JsonList>,
+): void {
   app.openAPIRegistry.registerPath({
     method: 'get',
     path,
     summary,
     request: { query: limitQuery },
-    responses: { 200: jsonResponse('The list', schema) },
+    responses: { 200: jsonResponse('The list', z.array(item)) },
   });
   app.get(path, (context) => {
     const query = limitQuery.safeParse(context.req.query());

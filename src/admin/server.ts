@@ -83,8 +83,7 @@ function buildApp(
     },
   });
   const hasRoute = (method: string, path: string) => methodsAt(app, path).includes(method);
-  const access = { name: 'the admin address', address, openPaths, hasRoute };
-  app.use(guard(token === undefined ? access : { ...access, token }));
+  app.use(guard({ name: 'the admin address', address, token, openPaths, hasRoute }));
   app.use(
     bodyLimit({
       maxSize: MAX_BODY_BYTES,

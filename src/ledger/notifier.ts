@@ -14,30 +14,26 @@ import { maskSecrets, type Secret } from '../core/secret.ts';
 
 type NoticeEvent = (typeof NOTICE_EVENTS)[number];
 
-export interface NotifySettings {
-  readonly url: Secret;
-  readonly on: readonly NoticeEvent[];
-  /** A template, in which `{event}`, `{state}` and the other fields of a notice are replaced. */
-  readonly body?: string | undefined;
-}
-
 interface NotifierOptions {
   readonly bus: EventBus;
   readonly clock: Clock;
   readonly log: Log;
-  readonly settings: () => readonly NotifySettings[];
+  /** `body`: a template, in which `{event}`, `{state}` and the other fields of a notice are replaced. */
+  readonly settings: () => readonly {
+    readonly url: Secret;
+    readonly on: readonly NoticeEvent[];
+    readonly body?: string | undefined;
+  }[];
   /** The name of this noria in the notices. */
   readonly instance: string;
   readonly siteOf: (host: string) => string;
   readonly isBudgetUsed: (source: string) => boolean;
 }
 
-type Words = { readonly reason: string; readonly advice: string };
-
 interface Condition {
   readonly event: NoticeEvent;
   active: boolean;
-  words: Words;
+  words: { readonly reason: string; readonly advice: string };
   /** What was last told. */
   told: boolean;
   /** No notice before this monotonic moment. */
@@ -97,7 +93,7 @@ export class Notifier {
     await Promise.all(this.#sending);
   }
 
-  #set(event: NoticeEvent, subject: string, active: boolean, words: Words): void {
+  #set(event: NoticeEvent, subject: string, active: boolean, words: Condition['words']): void {
     const key = `${event} ${subject}`;
     let condition = this.#conditions.get(key);
     if (condition === undefined) {
@@ -145,7 +141,7 @@ export class Notifier {
     }
   }
 
-  async #send(url: Secret, { type, text }: Filled, event: NoticeEvent): Promise<void> {
+  async #send(url: Secret, { type, text }: ReturnType<typeof fill>, event: NoticeEvent): Promise<void> {
     const { clock, log } = this.#options;
     const { signal } = this.#closing;
     for (let tries = 0; !signal.aborted; tries += 1) {
@@ -181,13 +177,8 @@ function post(url: string, type: string, text: string, signal: AbortSignal): Pro
   return promise;
 }
 
-interface Filled {
-  readonly type: string;
-  readonly text: string;
-}
-
 /** Fills a template. In a JSON template, the values are escaped as parts of JSON strings. */
-function fill(template: string | undefined, notice: Readonly<Record<string, string>>): Filled {
+function fill(template: string | undefined, notice: Readonly<Record<string, string>>) {
   if (template === undefined) return { type: 'application/json', text: JSON.stringify(notice) };
   const isJson = /^\s*[[{]/.test(template);
   const text = template.replaceAll(/\{(event|state|at|instance|reason|advice)\}/g, (_tag, name: string) => {

@@ -4,7 +4,10 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { NoriaEvents } from '../../src/core/events.ts';
 import { createLog } from '../../src/core/log.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { Notifier, type NotifySettings } from '../../src/ledger/notifier.ts';
+import { Notifier } from '../../src/ledger/notifier.ts';
+
+type NotifySettings = ReturnType<ConstructorParameters<typeof Notifier>[0]['settings']>[number];
+
 import { strictBus } from '../admin/open-test-admin.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';

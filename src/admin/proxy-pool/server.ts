@@ -24,7 +24,18 @@ interface ProxyPoolOptions {
   readonly port: number;
   readonly ports: PortRange;
   readonly clock: Clock;
-  readonly backend: ProxyPoolBackend;
+  readonly backend: {
+    /**
+     * Returns the user of a request; '' if the listener has no users.
+     * @param authorization - the value of the Authorization header.
+     * @returns a NoriaError (forbidden, auth-required or too-many-requests) if the client may not use the ports.
+     */
+    identify(authorization: string | undefined, remoteAddress: string | undefined): string | NoriaError;
+    portsOf(user: string): PortBackend;
+    waitMs(user: string, source: string | undefined): number;
+    onMember(fn: () => void): Disposable;
+    whyNone(user: string, source: string | undefined): NoProxy;
+  };
   readonly onError: (error: unknown) => void;
 }
 
@@ -32,19 +43,6 @@ export interface PortRange {
   readonly host: string;
   readonly first: number;
   readonly last: number;
-}
-
-interface ProxyPoolBackend {
-  /**
-   * Returns the user of a request; '' if the listener has no users.
-   * @param authorization - the value of the Authorization header.
-   * @returns a NoriaError (forbidden, auth-required or too-many-requests) if the client may not use the ports.
-   */
-  identify(authorization: string | undefined, remoteAddress: string | undefined): string | NoriaError;
-  portsOf(user: string): PortBackend;
-  waitMs(user: string, source: string | undefined): number;
-  onMember(fn: () => void): Disposable;
-  whyNone(user: string, source: string | undefined): NoProxy;
 }
 
 export interface NoProxy {
@@ -80,7 +78,7 @@ export async function openProxyPool(options: ProxyPoolOptions): Promise<HttpServ
 function buildApp(options: ProxyPoolOptions, address: () => BoundAddress, rings: Map<string, PortRing>) {
   const { backend, clock, ports } = options;
   const app = new Hono<PoolEnv>();
-  app.use(guard({ name: NAME, address, openPaths: new Set(), hasRoute: () => false }));
+  app.use(guard({ name: NAME, address, token: undefined, openPaths: new Set(), hasRoute: () => false }));
   app.use(async (context, next) => {
     const { method } = context.req;
     if (method !== 'GET' && method !== 'HEAD') {

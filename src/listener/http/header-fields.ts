@@ -150,12 +150,6 @@ export type Framing =
   /** Responses only: the body ends with the connection. */
   | { readonly kind: 'until-close' };
 
-interface FramedHead {
-  readonly status: number;
-  readonly fields: readonly HeaderField[];
-  readonly minorVersion: number;
-}
-
 /** @returns `bad-request` for ambiguous framing; `not-implemented` for a transfer coding other than chunked. */
 export function requestFraming(fields: readonly HeaderField[], minorVersion: number): Framing | NoriaError {
   return declaredFraming(fields, minorVersion) ?? { kind: 'none' };
@@ -164,7 +158,9 @@ export function requestFraming(fields: readonly HeaderField[], minorVersion: num
 /** @param method - of the request: a response to HEAD has no body. */
 export function responseFraming(
   method: string,
-  { status, fields, minorVersion }: FramedHead,
+  status: number,
+  fields: readonly HeaderField[],
+  minorVersion: number,
 ): Framing | NoriaError {
   const declared = declaredFraming(fields, minorVersion);
   if (declared instanceof NoriaError) return declared;

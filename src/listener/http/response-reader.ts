@@ -88,7 +88,7 @@ export class ResponseReader {
       }
       return { kind: 'interim', head };
     }
-    const framing = responseFraming(this.#method, head);
+    const framing = responseFraming(this.#method, head.status, head.fields, head.minorVersion);
     if (framing instanceof NoriaError) throw invalid(framing.message);
     this.#body = new BodyReader(framing, BODY_RULES);
     return { kind: 'head', head, framing };

@@ -41,5 +41,5 @@ test.each<[string, string, number, HeaderField[], unknown]>([
   ['101', 'GET', 101, [], { kind: 'none' }],
   ['two lengths, even without a body', 'HEAD', 200, [LENGTH_3, LENGTH_3], 'bad-request'],
 ])('response framing: %s', (_what, method, status, fields, expected) => {
-  expect(outcome(responseFraming(method, { status, fields, minorVersion: 1 }))).toEqual(expected);
+  expect(outcome(responseFraming(method, status, fields, 1))).toEqual(expected);
 });
