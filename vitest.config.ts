@@ -28,6 +28,7 @@ const LIMIT_MS = 300_000;
 const LONG = [
   'test/chaos/{demand,lone-client,pace}.test.ts',
   'test/chaos/fleet/*.test.ts',
+  'test/commands/completion.test.ts',
   'test/core/engine.test.ts',
   'test/differential/*.test.ts',
   'test/fleet/redis/{model,store-limits}.test.ts',
@@ -36,6 +37,7 @@ const LONG = [
   'test/integrations/*.test.ts',
   'test/journeys/{browser,clients,crash,dashboard,demo,fleet-workers,front-proxy,mute-members}.test.ts',
   'test/journeys/{node-agents,package,package-image,packages,products,secrets,systemd}.test.ts',
+  'test/plane/workers/workers.test.ts',
   'test/refill/pace-processes.test.ts',
   'test/refill/simulation/{simulate,trial}.test.ts',
 ];
@@ -66,8 +68,8 @@ export default defineConfig({
     isolate: false,
     // Node imports the sources itself, as noria does, and keeps the compiled code.
     experimental: { viteModuleRunner: false, nodeLoader: false },
-    // More than there are cores: the journeys wait for other processes most of the time.
-    maxWorkers: 8,
+    // More than two cores, because journeys wait for other processes. Eight took two fifths more CPU time: each loads all modules.
+    maxWorkers: 4,
     sequence: { sequencer: LongestFirst },
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compile') },
     globalSetup: ['test/support/machine.ts'],
