@@ -7,6 +7,7 @@ import { seededRandom } from '../../src/core/random.ts';
 import { poolSettings, refillSettings } from '../../src/daemon/part-options.ts';
 import { MemoryFleet } from '../../src/fleet/memory-fleet.ts';
 import type { SimulatedVendor } from '../../src/refill/simulation/options.ts';
+import { rateInHours } from '../../src/refill/simulation/options.ts';
 import { simulate } from '../../src/refill/simulation/simulate.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { configOf, openNoria } from './subjects.ts';
@@ -48,7 +49,7 @@ function bursts(): number[] {
 async function predicted({ dead, replicas, moments }: Case, world: World): Promise<number> {
   const config = configOf(world, 'demand');
   const vendor: SimulatedVendor = { dead, slow: 0, early: 0, lifetimeMs: [LIFETIME_MS, LIFETIME_MS] };
-  const load = { requestsPerMinute: 1, activeHours: [0, 24], tunnelMs: 100, moments } as const;
+  const load = { ratesByHour: rateInHours(1), tunnelMs: 100, moments } as const;
   const { drawn } = await simulate({
     refill: refillSettings(config),
     pool: poolSettings(config),

@@ -11,7 +11,7 @@ import { SECOND_MS } from '../core/duration.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { poolSettings, refillSettings } from '../daemon/part-options.ts';
 import { advise, formatAdvice } from '../refill/simulation/advice.ts';
-import type { SimulatedLoad, SimulationOptions } from '../refill/simulation/options.ts';
+import { rateInHours, type SimulatedLoad, type SimulationOptions } from '../refill/simulation/options.ts';
 import { formatReport } from '../refill/simulation/report.ts';
 import { simulate } from '../refill/simulation/simulate.ts';
 import { readStatistics } from '../refill/source-statistics.ts';
@@ -35,7 +35,7 @@ const TIMESPANS = [1, 3, 5];
 interface SimulateFlags {
   readonly config?: string;
   readonly days: number;
-  readonly requests: number;
+  readonly requests: readonly number[];
   readonly hours: readonly [from: number, to: number];
   readonly log?: string;
   readonly sessions?: number;
@@ -59,8 +59,8 @@ export const simulateCommand = command({
     ['--days <days>', 'days to simulate', integer(1, MAX_DAYS, 1)],
     [
       '--requests <rate>',
-      'average client requests: 40/s, 10/m (also: 10) or 6/h',
-      { read: readRate, fallback: 30 },
+      'average client requests: 40/s, 10/m (also: 10) or 6/h; other rates for some hours follow it: 10/m,8-20=40/m,12-13=5/s',
+      { read: readRates, fallback: rateInHours(30) },
     ],
     [
       '--hours <from-to>',
@@ -94,6 +94,7 @@ export const simulateCommand = command({
   examples: [
     'simulate',
     'simulate -c noria.yaml --days 7 --requests 2/s --hours 8-20 --dead 0.2',
+    'simulate --requests 1/m,9-18=20/m,12-13=2/s',
     'simulate --requests 10/m --sessions 3 --length 120 --replicas 2',
     'simulate --json | jq .costPerDay',
   ],
@@ -144,8 +145,7 @@ function loadOf({
   tunnel,
 }: SimulateFlags): SimulatedLoad {
   return {
-    requestsPerMinute: requests,
-    activeHours: hours,
+    ratesByHour: requests.map((rate, hour) => (hours[0] <= hour && hour < hours[1] ? rate : 0)),
     tunnelMs: tunnel * SECOND_MS,
     ...(log !== undefined && { moments: momentsIn(log) }),
     ...(sessions !== undefined && { sessions: { count: sessions, lengthMs: length * SECOND_MS } }),
@@ -206,6 +206,17 @@ function momentsIn(path: string): number[] {
 }
 
 const UNITS: Readonly<Record<string, number>> = { s: 60, m: 1, h: 1 / 60 };
+
+/** Reads a rate, and the rates of some hours, as requests per minute in each hour of the day. */
+function readRates(text: string): number[] {
+  const [all = '', ...some] = text.split(',');
+  const rates = rateInHours(readRate(all));
+  for (const part of some) {
+    const [hours = '', rate = ''] = part.split('=');
+    rates.fill(readRate(rate), ...readHours(hours));
+  }
+  return rates;
+}
 
 function readRate(text: string): number {
   const [, number, unit = 'm'] = /^(\d+(?:\.\d+)?)(?:\/([smh]))?$/.exec(text) ?? [];

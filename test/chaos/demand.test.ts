@@ -2,6 +2,7 @@
  * Random histories of demand, from nothing to heavy load and back: at no time are more members held than the rule allows,
  * and no call comes early. The pool, the source and its pace are noria's; the clock is virtual.
  */
+
 import { expect, test } from 'vitest';
 import { EventBus } from '../../src/core/events.ts';
 import { type Random, randomBelow, seededRandom } from '../../src/core/random.ts';
@@ -10,6 +11,7 @@ import { PACE_SLACK_MS } from '../../src/refill/pace-rule.ts';
 import { wantedMembers } from '../../src/refill/plan.ts';
 import { Refiller } from '../../src/refill/refiller.ts';
 import { SimulatedClients } from '../../src/refill/simulation/clients.ts';
+import { rateInHours } from '../../src/refill/simulation/options.ts';
 import { SimulatedService } from '../../src/refill/simulation/service.ts';
 import { SIMULATION_START_AT } from '../../src/refill/simulation/simulate.ts';
 import { VirtualClock } from '../../src/refill/simulation/virtual-clock.ts';
@@ -76,7 +78,7 @@ test.each(SEEDS)('chaos demand: no member too many and no early call (seed %i)',
     pace: createPaceMemory(createTimekeeper(clock, boot)),
     extractor: service,
   });
-  const load = { requestsPerMinute: 1, activeHours: [0, 24], tunnelMs: 2_000, moments } as const;
+  const load = { ratesByHour: rateInHours(1), tunnelMs: 2_000, moments } as const;
   const clients = new SimulatedClients({
     ...{ clock, random, bus, pool, service, load },
     waitForMemberMs: 15_000,

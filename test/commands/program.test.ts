@@ -148,12 +148,13 @@ service: { baseUrl: "http://127.0.0.1:1" }
 sources: [{ name: city, product: short-classic, instance: "1", password: "12345678", size: 2 }]
 `;
   const file = writeIn(testFolder(), 'noria.yaml', text);
-  const args = ['simulate', '-c', file, '--requests', '1', '--hours', '8-9', '--json'];
+  const args = ['simulate', '-c', file, '--requests', '1,8-9=3', '--hours', '8-9', '--json'];
   const { exitCode, out } = await run(args);
   expect(exitCode).toBe(0);
   const report = JSON.parse(out);
   expect(report).toMatchObject({ days: 1, seed: 1 });
-  expect(report.clients.served).toBeGreaterThan(20);
+  expect(report.clients.served, '3 a minute in the only hour').toBeGreaterThan(120);
+  expect(report.clients.served).toBeLessThan(240);
   expect(report.drawn).toBe(report.used + report.wasted);
 });
 

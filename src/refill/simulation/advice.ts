@@ -26,7 +26,6 @@ const FILLS = ['demand', 'size'] as const;
 const REQUESTS = 2_000;
 const SHORTEST_DAYS = 1 / 24;
 const LONGEST_DAYS = 1;
-const MINUTES_A_DAY = 1_440;
 /** What counts as served: at most this share of failed requests, and this wait, or what the configuration has itself. */
 const MAX_FAILED = 0.001;
 const MAX_P99_MS = 1_500;
@@ -42,9 +41,13 @@ export async function advise(
   options: SimulationOptions,
   timespans: readonly number[],
 ): Promise<{ readonly now: Choice; readonly best: readonly Choice[] }> {
-  const { requestsPerMinute, moments } = options.load;
+  const { ratesByHour, moments } = options.load;
   const momentsDays = ((moments?.at(-1) ?? 0) + 1) / DAY_MS;
-  const wished = moments === undefined ? REQUESTS / (requestsPerMinute * MINUTES_A_DAY) : momentsDays;
+  const perDay = ratesByHour.reduce((sum, rate) => sum + rate * 60, 0);
+  // A day whose hours differ is the least that shows all of them.
+  const isEven = ratesByHour.every((rate) => rate === ratesByHour[0]);
+  const requestsDays = Math.max(isEven ? 0 : 1, REQUESTS / perDay);
+  const wished = moments === undefined ? requestsDays : momentsDays;
   const days = Math.min(LONGEST_DAYS, Math.max(SHORTEST_DAYS, wished));
   const now = await tryChoice({ ...options, days }, {});
   const choices: Choice[] = [];

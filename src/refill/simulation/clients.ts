@@ -5,7 +5,7 @@
 
 import type { Clock } from '../../core/clock.ts';
 import { pause } from '../../core/clock.ts';
-import { DAY_MS, HOUR_MS } from '../../core/duration.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../core/duration.ts';
 import type { EventBus } from '../../core/events.ts';
 import type { Random } from '../../core/random.ts';
 import { isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../../pool/lease.ts';
@@ -32,6 +32,8 @@ const HOST = 'target.test';
 const BAN_MS = 600_000;
 /** The minimum and maximum time that a member takes to accept a tunnel. */
 const ACCEPT_MS: Range = [50, 400];
+/** Longer than any simulation. */
+const MAX_GAP_MS = 400 * DAY_MS;
 /** How long a client waits for a member that does not answer, in ms. */
 const ATTEMPT_TIMEOUT_MS = 1_000;
 
@@ -65,9 +67,9 @@ export class SimulatedClients {
 
   #scheduleArrival(): void {
     const { clock, random, load } = this.#options;
-    const gapMs = this.#untilNextMs() ?? exponential(60_000 / load.requestsPerMinute, random);
-    const timeOfDayMs = (clock.now() + SERVICE_ZONE_OFFSET_MS + gapMs) % DAY_MS;
-    this.#arrival = clock.after(gapMs + untilActiveMs(timeOfDayMs, load.activeHours), () => {
+    const timeOfDayMs = (clock.now() + SERVICE_ZONE_OFFSET_MS) % DAY_MS;
+    const gapMs = this.#untilNextMs() ?? untilArrivalMs(timeOfDayMs, load.ratesByHour, random);
+    this.#arrival = clock.after(gapMs, () => {
       this.#scheduleArrival();
       void this.#serve();
     });
@@ -194,9 +196,17 @@ function exponential(meanMs: number, random: Random): number {
   return -Math.log(1 - random()) * meanMs;
 }
 
-/** The time in ms from a time of day to the next active hour; 0 in an active hour. */
-function untilActiveMs(timeOfDayMs: number, [fromHour, toHour]: SimulatedLoad['activeHours']): number {
-  const fromMs = fromHour * HOUR_MS;
-  if (timeOfDayMs < fromMs) return fromMs - timeOfDayMs;
-  return timeOfDayMs < toHour * HOUR_MS ? 0 : DAY_MS - timeOfDayMs + fromMs;
+/** The time in ms from a time of day to the next arrival, if arrivals are random and their rate changes by the hour. */
+function untilArrivalMs(timeOfDayMs: number, ratesByHour: readonly number[], random: Random): number {
+  let left = exponential(1, random); // the number of arrivals that are expected until the next one
+  let at = timeOfDayMs;
+  while (at < MAX_GAP_MS) {
+    const hour = Math.floor(at / HOUR_MS);
+    const perMs = (ratesByHour[hour % ratesByHour.length] ?? 0) / MINUTE_MS;
+    const expected = perMs * ((hour + 1) * HOUR_MS - at);
+    if (left < expected) return at + left / perMs - timeOfDayMs;
+    left -= expected;
+    at = (hour + 1) * HOUR_MS;
+  }
+  return at;
 }

@@ -30,18 +30,21 @@ export interface SimulatedVendor {
 }
 
 export interface SimulatedLoad {
-  /** The average number of client requests per minute in the active hours. */
-  readonly requestsPerMinute: number;
-  /** The ms after the start at which requests come, instead of `requestsPerMinute`; repeated after the last one. */
+  /** The average number of client requests per minute in each of the 24 hours of the service's day. */
+  readonly ratesByHour: readonly number[];
+  /** The ms after the start at which requests come, instead of `ratesByHour`; repeated after the last one. */
   readonly moments?: readonly number[];
   /** The number of sessions at a time that share the requests, and how long each keeps its name, in ms. */
   readonly sessions?: { readonly count: number; readonly lengthMs: number };
   /** The site bans an exit for ten minutes after this number of pages in a minute. */
   readonly pagesPerExit?: number;
-  /** The hours of the service's day in which clients arrive; 0 to 24 is the whole day. */
-  readonly activeHours: readonly [from: number, to: number];
   /** The average duration of a tunnel in ms. */
   readonly tunnelMs: number;
+}
+
+/** The rates of a day with requests in these hours only. */
+export function rateInHours(perMinute: number, [from, to]: Range = [0, 24]): number[] {
+  return Array.from({ length: 24 }, (_, hour) => (from <= hour && hour < to ? perMinute : 0));
 }
 
 export type Range = readonly [from: number, to: number];

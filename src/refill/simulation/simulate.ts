@@ -92,7 +92,7 @@ function openReplica(options: SimulationOptions, parts: SimulationParts, index: 
     ...{ clock, random, bus, pool, service, waitForMemberMs },
     load: {
       ...load,
-      requestsPerMinute: load.requestsPerMinute / replicas,
+      ratesByHour: load.ratesByHour.map((rate) => rate / replicas),
       ...(moments && { moments: moments.filter((_, at) => at % replicas === index) }),
     },
     onBan: (lease) =>

@@ -1,4 +1,5 @@
 /** One source and steady clients for a day, without failures. */
+import { rateInHours } from '../../../src/refill/simulation/options.ts';
 import { CITY, poolSettings } from '../../support/pool-settings.ts';
 import { sourceOptions } from '../rig.ts';
 import type { TrialOptions, World } from './world.ts';
@@ -15,7 +16,7 @@ export function calmTrial(world: Partial<World> = {}): TrialOptions {
     },
     pool: poolSettings({ sources: [{ ...CITY, size: 10 }] }),
     waitForMemberMs: 15_000,
-    load: { requestsPerMinute: 5, activeHours: [0, 24], tunnelMs: 5_000 },
+    load: { ratesByHour: rateInHours(5), tunnelMs: 5_000 },
     world,
   };
 }

@@ -1,9 +1,11 @@
 /** Random trials from a seed: products, sizes, clients, failures, crashes and clock steps. */
+
 import { DAY_MS, MINUTE_MS } from '../../../src/core/duration.ts';
 import { type Random, randomBelow, seededRandom, shuffled } from '../../../src/core/random.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { STRATEGIES } from '../../../src/pool/options.ts';
 import type { DrawSourceOptions } from '../../../src/refill/options.ts';
+import { rateInHours } from '../../../src/refill/simulation/options.ts';
 import { OPERATIONS, PRODUCTS } from '../../../src/service/operations.ts';
 import type { TrialOptions, Trouble, TroubleKind } from './world.ts';
 
@@ -42,11 +44,13 @@ export function randomTrial(seed: number, days: number): TrialOptions {
     },
     waitForMemberMs: 15_000,
     load: {
-      requestsPerMinute: pick(random, [0.2, 2, 8]),
-      activeHours: pick(random, [
-        [0, 24],
-        [activeFrom, activeFrom + 12],
-      ] as const),
+      ratesByHour: rateInHours(
+        pick(random, [0.2, 2, 8]),
+        pick(random, [
+          [0, 24],
+          [activeFrom, activeFrom + 12],
+        ] as const),
+      ),
       tunnelMs: pick(random, [500, 5_000, 60_000]),
     },
     world: {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { advise, formatAdvice } from '../../../src/refill/simulation/advice.ts';
 import type { SimulationOptions } from '../../../src/refill/simulation/options.ts';
+import { rateInHours } from '../../../src/refill/simulation/options.ts';
 import { formatReport } from '../../../src/refill/simulation/report.ts';
 import { simulate } from '../../../src/refill/simulation/simulate.ts';
 import { calmTrial } from './calm-trial.ts';
@@ -23,13 +24,27 @@ test('simulation: every client is served, only the first one waits, and every me
 });
 
 test('simulation: clients arrive in the active hours only', async () => {
-  const hour = await simulateCalm({ load: { ...calmTrial().load, activeHours: [8, 9] } });
+  const hour = await simulateCalm({ load: { ...calmTrial().load, ratesByHour: rateInHours(5, [8, 9]) } });
   expect(calm.clients.served / hour.clients.served).toBeGreaterThan(18);
   expect(calm.clients.served / hour.clients.served).toBeLessThan(32);
 });
 
+test('simulation: a burst of an hour brings its requests and no more members than its size', async () => {
+  const quiet = thrifty(1, { days: 1 });
+  const ratesByHour = rateInHours(1).fill(120, 9, 10);
+  const even = await simulate(quiet);
+  const burst = await simulate({ ...quiet, load: { ...quiet.load, ratesByHour } });
+  const extra = burst.clients.served - even.clients.served;
+  expect(extra / (119 * 60)).toBeGreaterThan(0.95);
+  expect(extra / (119 * 60)).toBeLessThan(1.05);
+  expect(burst.clients.noMember).toBe(0);
+  // members live three minutes: an hour at the full size takes 20 members 20 times
+  expect(burst.drawn - even.drawn).toBeGreaterThan(200);
+  expect(burst.drawn - even.drawn).toBeLessThan(20 * 20 * 1.2);
+});
+
 test('simulation: a day without clients costs one call', async () => {
-  const load = { requestsPerMinute: 1e-9, activeHours: [0, 24], tunnelMs: 1 } as const;
+  const load = { ratesByHour: rateInHours(1e-9), tunnelMs: 1 } as const;
   const { calls, drawn } = await simulateCalm({ load });
   expect(calls).toEqual({ 10001: 1 });
   expect(drawn).toBe(5);
@@ -58,7 +73,7 @@ const HOUR = 1 / 24;
 /** An hour with `fill: demand`, at most 20 members that live three minutes. */
 function thrifty(requestsPerMinute: number, changes: Partial<SimulationOptions> = {}): SimulationOptions {
   const calm = calmTrial();
-  const load = { ...calm.load, requestsPerMinute };
+  const load = { ...calm.load, ratesByHour: rateInHours(requestsPerMinute) };
   const size = 20;
   return {
     ...calm,
@@ -102,9 +117,13 @@ test('simulation: moments of a log are replayed, sessions keep members, and a si
   const bursts = await simulate(thrifty(1, { load: { ...load, moments } }));
   expect(bursts.clients.served).toBeGreaterThan(41 * 58);
   const sessions = { count: 6, lengthMs: 60_000 };
-  const withSessions = await simulate(thrifty(1, { load: { ...load, requestsPerMinute: 12, sessions } }));
+  const withSessions = await simulate(
+    thrifty(1, { load: { ...load, ratesByHour: rateInHours(12), sessions } }),
+  );
   expect(withSessions.drawn).toBeGreaterThan((await simulate(thrifty(12))).drawn * 0.7);
-  const banned = await simulate(thrifty(1, { load: { ...load, requestsPerMinute: 12, pagesPerExit: 1 } }));
+  const banned = await simulate(
+    thrifty(1, { load: { ...load, ratesByHour: rateInHours(12), pagesPerExit: 1 } }),
+  );
   expect(banned.drawn).toBeGreaterThan((await simulate(thrifty(12))).drawn);
 });
 

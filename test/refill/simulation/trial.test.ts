@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { HOUR_MS } from '../../../src/core/duration.ts';
+import { rateInHours } from '../../../src/refill/simulation/options.ts';
 import { calmTrial } from './calm-trial.ts';
 import { randomTrial } from './random-trial.ts';
 import { runTrial } from './trial.ts';
@@ -58,7 +59,7 @@ test('trial: crashes end the open requests, and the clients after the restart ar
   const { violations, clients } = await runTrial({
     ...trial,
     days: 0.5,
-    load: { ...trial.load, requestsPerMinute: 20 },
+    load: { ...trial.load, ratesByHour: rateInHours(20) },
   });
   expect(violations).toEqual([]);
   expect(clients.killed).toBeGreaterThan(0);
