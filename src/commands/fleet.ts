@@ -11,8 +11,6 @@ import { systemRandom } from '../core/random.ts';
 import { formatCount } from '../core/words.ts';
 import { connectStore } from '../daemon/fleet.ts';
 import { callOf, fleetInstances } from '../daemon/part-options.ts';
-import type { StoredReplica } from '../fleet/redis/beat-exchange.ts';
-import { differencesOf } from '../fleet/redis/peers.ts';
 import type { FleetStore } from '../fleet/redis/store.ts';
 import type { SharedState, SourceReport } from '../fleet/schemas.ts';
 import type { ReplicaStatus } from '../fleet/shared-pool.ts';
@@ -66,12 +64,13 @@ async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<void> {
 }
 
 async function readReport(config: Config, name: string, store: FleetStore) {
-  const { countSessions, readInstance } = await import('../fleet/redis/read-fleet.ts');
+  const { countSessions, differencesOf, readInstance } = await import('../fleet/redis/read-fleet.ts');
   const { readReplicas } = await import('../fleet/redis/beat-exchange.ts');
   const { RedisPaceStore } = await import('../fleet/redis/pace-store.ts');
   const { stopwatch } = createTimekeeper(holdingClock, systemBoot());
   const callTimeoutMs = () => config.service.timeoutMs;
   const pace = new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs });
+  const configured = fleetInstances(config).map((each) => ({ source: each.key, ...each.settings }));
   const warnings: string[] = [];
   const states = new Map<string, SharedState>();
   for (const instance of fleetInstances(config)) {
@@ -113,7 +112,9 @@ async function readReport(config: Config, name: string, store: FleetStore) {
     })),
     sources: await Promise.all(sourceReports),
     sessions: await countSessions(store),
-    differences: differencesIn(config, replicas),
+    differences: replicas.flatMap(({ name: replica, instances: theirs = [] }) =>
+      differencesOf(configured, theirs).map((difference) => ({ replica, difference })),
+    ),
     warnings,
   };
 }
@@ -135,13 +136,6 @@ function refusalOf(suspension: NonNullable<InstanceReport['suspension']>, source
 
 function statusOf({ name, version, clients, lastSeenSeconds }: ReplicaStatus): ReplicaStatus {
   return { name, version, clients, lastSeenSeconds };
-}
-
-function differencesIn(config: Config, replicas: readonly StoredReplica[]) {
-  const own = fleetInstances(config).map(({ key, settings }) => ({ source: key, ...settings }));
-  return replicas.flatMap(({ name: replica, instances = [] }) =>
-    differencesOf(own, instances).map((difference) => ({ replica, difference })),
-  );
 }
 
 function readPace(pace: PaceStore, key: string, { intervalMs }: SourceConfig) {

@@ -12,6 +12,7 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { canonicalIp } from '../core/host-port.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
+import type { Demand } from '../pool/drawn-member.ts';
 
 /** About 300 years: a bound that no clock of a store reaches, and that arithmetic survives. */
 const MAX_MOMENT_MS = 1e13;
@@ -211,16 +212,6 @@ export interface SharedState extends Partial<Pick<z.infer<typeof sourceState>, '
   readonly restrictions?: readonly Restriction[] | undefined;
 }
 
-/** The demand of a source. `lastWantedAt` is finite: a source without any demand so far has no entry. */
-export interface SharedDemand {
-  readonly waiting: number;
-  readonly stranded?: number;
-  readonly lastWantedAt: number;
-  readonly usedUpPerSecond: number;
-  readonly perSecond?: number | undefined;
-  readonly held?: number | undefined;
-}
-
 export interface MemberActivity {
   readonly member: string;
   /** Client leases for which the member accepted an attempt since the last beat. */
@@ -248,7 +239,8 @@ export interface SessionActivity {
  */
 export interface Beat {
   readonly waiting: number;
-  readonly demand: Readonly<Record<string, SharedDemand>>;
+  /** By source. `lastWantedAt` is finite: a source without any demand so far has no entry. */
+  readonly demand: Readonly<Record<string, Demand>>;
   readonly members: readonly MemberActivity[];
   readonly sessions: readonly SessionActivity[];
 }

@@ -9,9 +9,10 @@
  * is inexact, a member expires too early, never too late.
  */
 import type { NoriaError } from '../core/faults.ts';
+import type { Demand } from '../pool/drawn-member.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { PaceStore } from '../state/pace-file.ts';
-import type { Beat, Fact, LoggedFact, SharedDemand, SharedSession, SharedState } from './schemas.ts';
+import type { Beat, Fact, LoggedFact, SharedSession, SharedState } from './schemas.ts';
 
 export interface FleetActivity {
   /**
@@ -24,7 +25,7 @@ export interface FleetActivity {
    */
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
   /** The demand of all other replicas together, if the shared pool adds it up. `beats` then contain none. */
-  readonly demand?: Readonly<Record<string, SharedDemand>> | undefined;
+  readonly demand?: Readonly<Record<string, Demand>> | undefined;
   /** The assumed ends of life that have changed, by member id, if the shared pool adds up the beats. */
   readonly ends?: Readonly<Record<string, number>> | undefined;
   /** The uses in all replicas, by member id. Contains only members whose uses have changed. */

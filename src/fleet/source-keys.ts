@@ -3,8 +3,9 @@
  * for the same instance. `withSourceKeys` returns the shared pool with the names of one configuration. It omits facts
  * about an instance from which no local source draws.
  */
+import type { Demand } from '../pool/drawn-member.ts';
 import { sourceOf, staysOnMachine, withSource } from './records.ts';
-import type { Fact, SharedDemand, SharedState } from './schemas.ts';
+import type { Fact, SharedState } from './schemas.ts';
 import type { FactFollower, SharedPool } from './shared-pool.ts';
 
 /**
@@ -82,7 +83,7 @@ function renameState(
   };
 }
 
-function renameDemand(demand: Readonly<Record<string, SharedDemand>>, rename: Rename) {
+function renameDemand(demand: Readonly<Record<string, Demand>>, rename: Rename) {
   return Object.fromEntries(
     Object.entries(demand).flatMap(([name, each]) => {
       const source = rename(name);

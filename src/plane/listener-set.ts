@@ -39,12 +39,10 @@ export interface ListenerSetOptions {
    * Shares the connection limits and the counts of wrong credentials with the other processes that have the same
    * listeners. Absent in a noria with one process.
    */
-  readonly sharing?: ListenerSharing;
-}
-
-interface ListenerSharing {
-  connectionLimit(listenerId: number): ConnectionLimit;
-  onWrongCredentials(listenerId: number, attempt: WrongAttempt): void;
+  readonly sharing?: {
+    connectionLimit(listenerId: number): ConnectionLimit;
+    onWrongCredentials(listenerId: number, attempt: WrongAttempt): void;
+  };
 }
 
 interface OpenedListener {

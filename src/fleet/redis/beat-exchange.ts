@@ -4,8 +4,9 @@
  * calls the store once a second even if it has nothing to report, so that the other replicas know that it is running.
  */
 import type { Clock } from '../../core/clock.ts';
+import type { Demand } from '../../pool/drawn-member.ts';
 import { shiftMoments } from '../records.ts';
-import type { Beat, MemberActivity, SessionActivity, SharedDemand } from '../schemas.ts';
+import type { Beat, MemberActivity, SessionActivity } from '../schemas.ts';
 import { decodeReplica, type ReplicaRecord } from '../schemas.ts';
 import type { ReplicaStatus } from '../shared-pool.ts';
 import { faultOf, lostStore, type Reply, type StoreClient } from './connection.ts';
@@ -179,7 +180,7 @@ interface BeatExchangeOptions {
 
 interface BeatAnswer {
   /** The demand of the other replicas, by instance. */
-  readonly demand: Readonly<Record<string, SharedDemand>>;
+  readonly demand: Readonly<Record<string, Demand>>;
   /** The changed uses and assumed ends of life, by member. */
   readonly uses: Readonly<Record<string, number>>;
   readonly ends: Readonly<Record<string, number>>;
@@ -189,7 +190,7 @@ interface BeatAnswer {
 
 const MIN_GAP_MS = 100;
 const MILLION = 1e6;
-const NO_DEMAND: SharedDemand = { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 };
+const NO_DEMAND: Demand = { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 };
 
 export class BeatExchange {
   readonly #options: BeatExchangeOptions;
@@ -383,7 +384,7 @@ export class BeatExchange {
 
   #read(instances: readonly InstanceLog[], about: Reply | undefined): BeatAnswer {
     const { store } = this.#options;
-    const demand: Record<string, SharedDemand> = {};
+    const demand: Record<string, Demand> = {};
     const uses: Record<string, number> = {};
     const ends: Record<string, number> = {};
     const unsaved: { readonly instance: InstanceLog; readonly entries: number }[] = [];
@@ -473,11 +474,11 @@ function sortedByName<Each extends { readonly name: string }>(all: readonly Each
   return [...all].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function numbersOf(demand: SharedDemand): number[] {
+function numbersOf(demand: Demand): number[] {
   return NUMBERS.map((name) => Math.round((demand[name] ?? 0) * (FRACTIONS.includes(name) ? MILLION : 1)));
 }
 
-function demandIn(numbers: readonly number[], lastWantedAt: number): SharedDemand {
+function demandIn(numbers: readonly number[], lastWantedAt: number): Demand {
   const [waiting = 0, stranded = 0, held = 0, usedUp = 0, requests = 0] = numbers;
   return {
     waiting,

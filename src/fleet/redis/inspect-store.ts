@@ -12,7 +12,7 @@ import {
   StoreRefusal,
 } from './connection.ts';
 import { InstanceLog } from './instance-log.ts';
-import { peerWarnings } from './peers.ts';
+import { peerWarnings } from './read-fleet.ts';
 import type { FleetInstance } from './seal.ts';
 import { type FleetKeys, FleetStore, fleetKeys, listOf, NO_IDENTITY, STORE_FORMAT } from './store.ts';
 
@@ -50,21 +50,18 @@ export function aclLine(name: string, username: string): string {
   return `ACL SETUSER ${username} on >PASSWORD resetkeys ~{noria:${name}}:* resetchannels -@all ${commands.join(' ')}`;
 }
 
-/** What the store must hold for this noria. Its data is read, and its own checks apply to it. */
-interface OwnData {
-  /** The name of this noria in the fleet; absent: it gets a random one when it starts. */
-  readonly replica?: string | undefined;
-  readonly instances: readonly FleetInstance[];
-  readonly refuses: (host: string, port: number) => string | undefined;
-  readonly timekeeper: Timekeeper;
-}
-
-/** @param name - the name of the fleet. @param own - absent: does not read the data of the fleet. */
+/** @param name - the name of the fleet. @param own - of this noria: what the data of the fleet is checked with; absent: does not read it. */
 export async function inspectStore(
   address: StoreAddress,
   name: string,
   clock: Clock,
-  own?: OwnData,
+  own?: {
+    /** The name of this noria in the fleet; absent: it gets a random one when it starts. */
+    readonly replica?: string | undefined;
+    readonly instances: readonly FleetInstance[];
+    readonly refuses: (host: string, port: number) => string | undefined;
+    readonly timekeeper: Timekeeper;
+  },
 ): Promise<StoreReport> {
   const report = await inspectServer(address, name, clock);
   if (report.errors.length > 0 || own === undefined) return report;

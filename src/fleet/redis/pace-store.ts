@@ -33,17 +33,15 @@ interface RedisPaceStoreOptions {
   readonly stopwatch: () => () => number;
   readonly callTimeoutMs: () => number;
   /** The log that this replica follows. If absent, claims do not wait for the log. */
-  readonly log?: FollowedLog;
+  readonly log?: {
+    /** The number of the last log entry of the instance that this replica has applied. */
+    position(key: string): number;
+    /** Resolves when the log contains all facts of this replica. */
+    flushed(): Promise<void>;
+    /** Resolves when this replica has applied entry `number`, or when the connection to the store is lost. */
+    catchUp(key: string, number: number): Promise<void>;
+  };
   readonly onClaim?: (outcome: ClaimOutcome) => void;
-}
-
-export interface FollowedLog {
-  /** The number of the last log entry of the instance that this replica has applied. */
-  position(key: string): number;
-  /** Resolves when the log contains all facts of this replica. */
-  flushed(): Promise<void>;
-  /** Resolves when this replica has applied entry `number`, or when the connection to the store is lost. */
-  catchUp(key: string, number: number): Promise<void>;
 }
 
 /**
@@ -134,7 +132,20 @@ export class RedisPaceStore implements PaceStore {
    * Writes the new entry. Returns false if the store did not accept it. The caller then reads the entry and decides
    * again.
    */
-  async #write(key: string, { epoch, version, entry, newEntry }: PaceChange): Promise<boolean> {
+  async #write(
+    key: string,
+    {
+      epoch,
+      version,
+      entry,
+      newEntry,
+    }: {
+      readonly epoch: EpochState;
+      readonly version: string;
+      readonly entry: PaceEntry | undefined;
+      readonly newEntry: PaceEntry;
+    },
+  ): Promise<boolean> {
     const { store, log, onClaim } = this.#options;
     const isClaim = newEntry.call?.fate === 'pending' && newEntry.call.id !== entry?.call?.id;
     const applied = isClaim && log !== undefined ? log.position(key) : '';
@@ -164,13 +175,6 @@ export class RedisPaceStore implements PaceStore {
     };
     return { ...entry, queue: entry?.queue ?? [], call: floor };
   }
-}
-
-interface PaceChange {
-  readonly epoch: EpochState;
-  readonly version: string;
-  readonly entry: PaceEntry | undefined;
-  readonly newEntry: PaceEntry;
 }
 
 /**

@@ -1,5 +1,5 @@
-/** Reads the state of a fleet from its store for noria's commands. Does not join the fleet. */
-import type { SharedState } from '../schemas.ts';
+/** Reads the state of a fleet from its store without joining it, and compares the configurations of its replicas. */
+import type { InstanceSettings, ReplicaRecord, SharedState } from '../schemas.ts';
 import { InstanceLog } from './instance-log.ts';
 import type { FleetInstance } from './seal.ts';
 import { FleetStore, type FleetStoreOptions, listOf } from './store.ts';
@@ -41,4 +41,47 @@ export async function countSessions({ connection, keys }: FleetStore): Promise<n
     cursor = String(next);
     if (cursor === '0') return count;
   }
+}
+
+/**
+ * Returns warnings about what replicas should have alike.
+ * @param others - the names of the other replicas, and the instances that they have.
+ */
+export function peerWarnings(
+  instances: readonly FleetInstance[],
+  others: readonly (Pick<ReplicaRecord, 'instances'> & { readonly name: string })[],
+): string[] {
+  const own = instances.map(({ key, settings }) => ({ source: key, ...settings }));
+  const warnings = others.flatMap(({ name, instances: theirs = [] }) =>
+    differencesOf(own, theirs).map(
+      (difference) => `noria ${name} has ${difference}; give all norias of the fleet the same configuration`,
+    ),
+  );
+  const shares = ({ instances: theirs = [] }: Pick<ReplicaRecord, 'instances'>) =>
+    theirs.length === 0 || theirs.some(({ source }) => own.some((each) => each.source === source));
+  if (own.length === 0 || others.length === 0 || others.some(shares)) return warnings;
+  const names = others.slice(0, 3).map(({ name }) => name);
+  return [
+    ...warnings,
+    `this noria shares no instance with another noria of the fleet (${names.join(', ')}), so they share no members and no sessions; set another fleet.name`,
+  ];
+}
+
+/** Returns how the other configuration differs, for each instance that both have. */
+export function differencesOf(
+  own: readonly InstanceSettings[],
+  other: readonly InstanceSettings[],
+): string[] {
+  return own.flatMap((mine) => {
+    const theirs = other.find(({ source }) => source === mine.source);
+    if (theirs === undefined) return [];
+    const differences = [
+      ...(theirs.intervalMs === mine.intervalMs
+        ? []
+        : [`interval ${theirs.intervalMs} ms instead of ${mine.intervalMs} ms`]),
+      ...(theirs.size === mine.size ? [] : [`size ${theirs.size} instead of ${mine.size}`]),
+      ...(theirs.params === mine.params ? [] : ['other params']),
+    ];
+    return differences.length === 0 ? [] : [`${differences.join(' and ')} for the instance ${mine.source}`];
+  });
 }

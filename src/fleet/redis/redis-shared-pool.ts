@@ -26,7 +26,7 @@ import { COMMAND_DEADLINE_MS, faultOf, lostStore, type StoreClient } from './con
 import { readStoreWarnings } from './inspect-store.ts';
 import { BATCH_CHARACTERS, BATCH_FACTS, InstanceLog } from './instance-log.ts';
 import { type ClaimOutcome, DayCounts, RedisPaceStore } from './pace-store.ts';
-import { peerWarnings } from './peers.ts';
+import { peerWarnings } from './read-fleet.ts';
 import type { FleetInstance } from './seal.ts';
 import { SessionStore } from './session-store.ts';
 import { FleetStore, type FleetStoreOptions, listOf } from './store.ts';

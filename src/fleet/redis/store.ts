@@ -179,11 +179,6 @@ export class FleetScript {
   }
 }
 
-interface ScriptInput {
-  readonly keys?: readonly string[];
-  readonly args?: readonly (string | number)[];
-}
-
 const HELLO = new FleetScript('hello', 'return answer()');
 /** The fastest of this number of answers on a new connection gives the closest bounds of the store's time. */
 const HELLOS = 3;
@@ -253,7 +248,10 @@ export class FleetStore {
    */
   async run(
     script: FleetScript,
-    { keys = [], args = [] }: ScriptInput = {},
+    {
+      keys = [],
+      args = [],
+    }: { readonly keys?: readonly string[]; readonly args?: readonly (string | number)[] } = {},
     client?: StoreClient,
   ): Promise<{ readonly epoch: EpochState; readonly values: readonly Reply[] }> {
     const sentAt = this.#elapsed();

@@ -6,9 +6,28 @@
  * The owner of the pipe passes each received message to `receive`, in order.
  */
 import { shiftMoments } from '../../fleet/records.ts';
+import type { ReplicaOptions } from '../../fleet/replica.ts';
 import type { Beat, Fact, LoggedFact, SharedSession, SharedState } from '../../fleet/schemas.ts';
 import type { FactFollower, FleetActivity, SharedPool } from '../../fleet/shared-pool.ts';
 import { decodeFromIpc, encodeForIpc, type IpcEncoded } from './ipc-encoding.ts';
+
+const NANOSECONDS_PER_MS = 1e6;
+
+/**
+ * Each process reports its activity every `beatMs`. This is often enough for people who watch the status, and costs little
+ * compared with tunnels.
+ */
+export const HOW_TO_SHARE = {
+  sameMachine: true,
+  evictionVotes: () => 1,
+  commonMs: sinceBootMs,
+  beatMs: 250,
+} as const satisfies Partial<ReplicaOptions>;
+
+/** The time since the machine started: a clock that all its processes share. */
+export function sinceBootMs(): number {
+  return Number(process.hrtime.bigint()) / NANOSECONDS_PER_MS;
+}
 
 export type ToSharedPool =
   | { readonly kind: 'shared.follow' }

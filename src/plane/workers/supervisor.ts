@@ -126,12 +126,9 @@ export class WorkerSupervisor {
     const { clock, entry, onReport } = this.#options;
     this.#lastNumber += 1;
     const startedAt = clock.monotonic();
-    const worker: WorkerProcess = new WorkerProcess({
-      clock,
-      number: this.#lastNumber,
-      entry,
-      onReport: (report) => onReport(worker, report),
-    });
+    const worker: WorkerProcess = new WorkerProcess(clock, { number: this.#lastNumber, entry }, (report) =>
+      onReport(worker, report),
+    );
     this.#all.add(worker);
     void worker.exited.then((exit) => this.#onExit(worker, exit, clock.monotonic() - startedAt)); // this promise never rejects
     return worker;

@@ -2,15 +2,20 @@
  * Opens the same listeners in every worker or in none. Part of workers-plane.ts, which owns the workers. Owns two
  * things that the workers share for each listener: the permits for connections, and the counts of open connections.
  */
+import { createServer } from 'node:net';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
-import type { BoundAddress } from '../../core/listen-address.ts';
-import { formatListenAddress, overlap } from '../../core/listen-address.ts';
+import {
+  type BoundAddress,
+  formatListenAddress,
+  type ListenAddress,
+  overlap,
+} from '../../core/listen-address.ts';
+import { bind } from '../../listener/listener.ts';
 import type { ListenerSettings, ListenerStatus } from '../data-plane.ts';
-import { bindAddress } from '../listener-set.ts';
+import { bindAddress, isSameButCertificate } from '../listener-set.ts';
 import { ConnectionPermitPools, type LimitedListener, type PermitReply } from './connection-permits.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
-import { findBindError, ListenerPlan } from './listener-plan.ts';
 import type { UpdateOutcome } from './messages.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
@@ -30,7 +35,7 @@ export class WorkerListeners {
   readonly connections = new ConnectionCounts();
   readonly #clock: Clock;
   readonly #workers: () => readonly ListeningWorker[];
-  readonly #plan = new ListenerPlan();
+  #lastId = 0;
   #listeners: readonly ListenerSettings[] = [];
   #addresses: readonly (readonly BoundAddress[])[] = [];
   #drainTimeoutMs = 0;
@@ -70,7 +75,7 @@ export class WorkerListeners {
 
   async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
     for (let tries = 1; ; tries += 1) {
-      const next = await this.#plan.assign(settings, this.#listeners);
+      const next = await this.#assign(settings);
       const outcome = await this.#openEverywhere(next, drainTimeoutMs);
       if (outcome.ok) {
         this.#listeners = next;
@@ -100,6 +105,23 @@ export class WorkerListeners {
     if (this.#updating === undefined) return;
     this.#updating.timeout[Symbol.dispose]();
     this.#updating.timeout = this.#killAfterTimeout(this.#updating.worker);
+  }
+
+  /**
+   * Sets `shared` in the settings of each listener: its id and, in place of port 0, a free port. An unchanged listener
+   * keeps the id and the port that it has.
+   */
+  async #assign(settings: readonly ListenerSettings[]): Promise<readonly ListenerSettings[]> {
+    const available = [...this.#listeners];
+    const assigned: ListenerSettings[] = [];
+    for (const each of settings) {
+      const at = available.findIndex(({ shared: _, ...one }) => isSameButCertificate(one, each));
+      const [same] = at < 0 ? [] : available.splice(at, 1);
+      if (same === undefined) this.#lastId += 1;
+      const shared = same?.shared ?? { id: this.#lastId, port: await freePortFor(each.address) };
+      assigned.push({ ...each, shared });
+    }
+    return assigned;
   }
 
   /** Opens the listeners in every worker or in none. First checks that the primary can bind the addresses. */
@@ -226,4 +248,61 @@ function limitsOf(listeners: readonly ListenerSettings[]): LimitedListener[] {
   return listeners.flatMap(({ shared, maxConnections }) =>
     shared === undefined ? [] : [{ id: shared.id, maxConnections }],
   );
+}
+
+/**
+ * Returns a free port if the address has port 0, else undefined. Another program may take the port before the workers bind it.
+ * Listening then fails, and the caller tries another port.
+ */
+function freePortFor(address: ListenAddress): Promise<number | undefined> {
+  if (address.kind === 'fd' || address.port !== 0) return Promise.resolve(undefined);
+  const probe = createServer();
+  return new Promise((resolve) => {
+    probe.once('error', () => resolve(undefined)); // handled: findBindError reports the error
+    probe.listen({ host: address.host, port: 0, exclusive: true }, () => {
+      const bound = probe.address();
+      const port = bound === null || typeof bound === 'string' ? undefined : bound.port;
+      probe.close(() => resolve(port));
+    });
+  });
+}
+
+/**
+ * Checks that the addresses of `listeners` are free, by binding each address briefly in this process. Skips addresses
+ * that overlap an address of `open`, because they cannot be bound again. Without this check, node:cluster could pass an
+ * unbound socket to a worker after a failed bind, and would never close this socket.
+ * @param open - the listeners that workers have open.
+ * @returns the error (listen-failed or bad-config) for the first address that cannot be bound.
+ */
+async function findBindError(
+  listeners: readonly ListenerSettings[],
+  open: readonly ListenerSettings[],
+): Promise<NoriaError | undefined> {
+  const openAddresses = open.map(bindAddress);
+  try {
+    for (const listener of listeners) {
+      const address = bindAddress(listener);
+      if (address.kind === 'fd') continue;
+      for (let { port, lastPort = port } = address; port <= lastPort; port += 1) {
+        const each = { ...address, port, lastPort: port };
+        if (openAddresses.some((other) => overlap(other, each))) continue;
+        await bindBriefly(each, listener.users.length > 0);
+      }
+    }
+    return undefined;
+  } catch (error) {
+    if (error instanceof NoriaError) return error;
+    throw error;
+  }
+}
+
+async function bindBriefly(address: ListenAddress, allowNonLoopback: boolean): Promise<void> {
+  const servers = await bind(address, {
+    allowNonLoopback,
+    onListening: (server) => {
+      server.on('connection', (socket) => socket.destroy()); // no worker can serve a client during this check
+      server.on('error', () => {}); // ignored: this function closes the server next
+    },
+  });
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
 }

@@ -17,13 +17,6 @@ type AnswerKind = (typeof ANSWERS)[number];
 type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
 export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' | 'events' }> | ForwardedEvent;
 
-interface WorkerOptions {
-  readonly clock: Clock;
-  readonly number: number;
-  readonly entry: string;
-  readonly onReport: (report: WorkerReport) => void;
-}
-
 export interface WorkerExit {
   readonly how: string;
   readonly signal?: NodeJS.Signals;
@@ -42,7 +35,11 @@ export class WorkerProcess {
   #killReason: string | undefined;
   #hasExited = false;
 
-  constructor({ clock, number, entry, onReport }: WorkerOptions) {
+  constructor(
+    clock: Clock,
+    { number, entry }: { readonly number: number; readonly entry: string },
+    onReport: (report: WorkerReport) => void,
+  ) {
     this.number = number;
     this.#onReport = onReport;
     cluster.schedulingPolicy = cluster.SCHED_NONE;

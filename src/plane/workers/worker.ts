@@ -31,8 +31,7 @@ import {
   type WorkerCalls,
 } from './messages.ts';
 import { RemoteForecasts } from './remote-forecasts.ts';
-import { IpcSharedPool } from './shared-channel.ts';
-import { HOW_TO_SHARE, sinceBootMs } from './sharing-options.ts';
+import { HOW_TO_SHARE, IpcSharedPool, sinceBootMs } from './shared-channel.ts';
 
 interface OpenedPlane {
   readonly plane: LocalPlane;

@@ -30,8 +30,7 @@ import { encodeForIpc } from './ipc-encoding.ts';
 import type { ToWorker, WorkerCalls } from './messages.ts';
 import { NetworkVerdict } from './network-verdict.ts';
 import { encodeForecasts, RemoteForecasts } from './remote-forecasts.ts';
-import { SharedPoolServer } from './shared-channel.ts';
-import { HOW_TO_SHARE, sinceBootMs } from './sharing-options.ts';
+import { HOW_TO_SHARE, SharedPoolServer, sinceBootMs } from './shared-channel.ts';
 import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
 import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets } from './worker-process.ts';
@@ -77,17 +76,12 @@ export async function openWorkersPlane(options: WorkersPlaneOptions): Promise<Da
   return plane;
 }
 
-interface OpenWorker {
-  readonly process: WorkerProcess;
-  readonly shared: SharedPoolServer;
-}
-
 class WorkersPlane implements DataPlane {
   readonly dialer: MemberDialer;
   readonly #options: WorkersPlaneOptions;
   readonly #verdict: NetworkVerdict;
   readonly #listeners: WorkerListeners;
-  readonly #open = new Map<number, OpenWorker>();
+  readonly #open = new Map<number, { readonly process: WorkerProcess; readonly shared: SharedPoolServer }>();
   readonly #shared: MemorySharedPool;
   readonly #replica: Replica;
   /** The forecasts of the sources that the primary last sent to the workers. */

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
 import { systemBoot, systemClock } from '../../../src/core/clock.ts';
-import { type FollowedLog, RedisPaceStore } from '../../../src/fleet/redis/pace-store.ts';
+import { RedisPaceStore } from '../../../src/fleet/redis/pace-store.ts';
 import type { FleetStore } from '../../../src/fleet/redis/store.ts';
 import {
   type Claim,
@@ -33,7 +33,10 @@ interface Opened {
   readonly pace: RedisPaceStore;
 }
 
-async function open(port?: number, log?: FollowedLog): Promise<Opened> {
+async function open(
+  port?: number,
+  log?: ConstructorParameters<typeof RedisPaceStore>[0]['log'],
+): Promise<Opened> {
   const store = stage.store(port === undefined ? {} : { address: server.address(port) });
   const options = { store, clock: systemClock, stopwatch, callTimeoutMs: () => RULE.callTimeoutMs };
   await untilConnected(store);
