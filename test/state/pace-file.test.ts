@@ -6,8 +6,8 @@ import { systemBoot, systemClock } from '../../src/core/clock.ts';
 import {
   createTimekeeper,
   elapsedBetween,
+  isAlive,
   type Moment,
-  type ProcessIdentity,
   thisProcess,
 } from '../../src/state/moment.ts';
 import { createPaceFile, type LastCall, type PaceEntry } from '../../src/state/pace-file.ts';
@@ -156,4 +156,14 @@ test('pace file: a turn of a process that has ended is void, one of another cont
   await store.change('service 1', () => ({ newEntry: { queue }, result: undefined }));
   const found = await store.change('service 1', (entry) => ({ result: entry?.queue.map(({ id }) => id) }));
   expect(found).toEqual(['own', 'elsewhere', 'unknown']);
+});
+
+test.skipIf(process.platform !== 'linux')('moment: a process is known by its start and its namespace', () => {
+  const own = thisProcess(systemBoot());
+  expect(own).toMatchObject({ pid: process.pid, namespace: expect.stringMatching(/^pid:/) });
+  expect(own.startTicks).toBeGreaterThan(0);
+  expect(
+    isAlive({ ...own, startTicks: Number(own.startTicks) + 1 }, { id: own.boot }),
+    'a later process',
+  ).toBe(false);
 });
