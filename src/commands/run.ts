@@ -17,7 +17,7 @@ import { type Daemon, startDaemon } from '../daemon/daemon.ts';
 import { changesForRestart } from '../daemon/part-options.ts';
 import { command, untilSignal } from './command.ts';
 import { CONFIG_FLAG, findConfigFile } from './config.ts';
-import { inheritedSockets, openServiceManager, type ServiceManager } from './service-manager.ts';
+import { inheritedSockets, ServiceManager } from './service-manager.ts';
 import type { Terminal } from './terminal.ts';
 
 interface RunFlags {
@@ -55,7 +55,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     inheritedFds: inheritedSockets(env, process.pid),
   });
   const status = () => readinessHeadline(daemon.control.status());
-  const manager = openServiceManager({ env, clock: systemClock, boot: systemBoot(), log, status });
+  const manager = new ServiceManager({ env, clock: systemClock, boot: systemBoot(), log, status });
   const observers = [
     daemon.bus.on('readiness.changed', () => manager.statusChanged()),
     hangups,

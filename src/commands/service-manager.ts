@@ -19,19 +19,6 @@ interface ServiceManagerOptions {
   readonly send?: (fields: readonly string[]) => Promise<void>;
 }
 
-/**
- * Sends notifications in the order of the calls. No call waits for systemd, and no call throws: noria also works
- * without systemd.
- */
-export interface ServiceManager {
-  ready(): void;
-  reloading(): void;
-  statusChanged(): void;
-  /** @param withinMs - the maximum time until noria has stopped. After this time, systemd may kill the process. */
-  stopping(withinMs: number): void;
-  close(): Promise<void>;
-}
-
 const FIRST_FD = 3;
 const STATUS_INTERVAL_MS = 10_000;
 /**
@@ -61,26 +48,14 @@ export function inheritedSockets(
   return new Set(Array.from({ length: Number(count) }, (_, index) => FIRST_FD + index));
 }
 
-export function openServiceManager(options: ServiceManagerOptions): ServiceManager {
-  const { NOTIFY_SOCKET: socket } = options.env;
-  if (socket === undefined || socket === '') return NO_SERVICE_MANAGER;
-  return new Systemd(
-    options,
-    options.send ?? ((fields) => systemdNotify(socket, fields, options.env['PATH'])),
-  );
-}
-
-const NO_SERVICE_MANAGER: ServiceManager = {
-  ready() {},
-  reloading() {},
-  statusChanged() {},
-  stopping() {},
-  close: async () => {},
-};
-
-class Systemd implements ServiceManager {
+/**
+ * Sends notifications in the order of the calls. No call waits for systemd, and no call throws. Without systemd, sends
+ * nothing.
+ */
+export class ServiceManager {
   readonly #options: ServiceManagerOptions;
-  readonly #send: (fields: readonly string[]) => Promise<void>;
+  /** Undefined without systemd. */
+  readonly #send: ((fields: readonly string[]) => Promise<void>) | undefined;
   readonly #hasWatchdog: boolean;
   readonly #intervalMs: number;
   #timer: Disposable | undefined;
@@ -90,9 +65,11 @@ class Systemd implements ServiceManager {
   #isStatusDue = false;
   #failureLogged = false;
 
-  constructor(options: ServiceManagerOptions, send: (fields: readonly string[]) => Promise<void>) {
+  constructor(options: ServiceManagerOptions) {
     this.#options = options;
-    this.#send = send;
+    const { NOTIFY_SOCKET: socket = '', PATH: path } = options.env;
+    const { send = (fields: readonly string[]) => systemdNotify(socket, fields, path) } = options;
+    this.#send = socket === '' ? undefined : send;
     const watchdogMs = readWatchdogMs(options.env);
     this.#hasWatchdog = watchdogMs !== undefined;
     this.#intervalMs = watchdogMs === undefined ? STATUS_INTERVAL_MS : watchdogMs / BEATS_PER_INTERVAL;
@@ -100,7 +77,7 @@ class Systemd implements ServiceManager {
 
   ready(): void {
     this.#notify(['READY=1', ...this.#changedStatus()]);
-    if (this.#timer === undefined) this.#arm();
+    if (this.#timer === undefined && this.#send !== undefined) this.#arm();
   }
 
   reloading(): void {
@@ -115,6 +92,7 @@ class Systemd implements ServiceManager {
     if (fields.length > 0) this.#notify(fields);
   }
 
+  /** @param withinMs - the maximum time until noria has stopped. After this time, systemd may kill the process. */
   stopping(withinMs: number): void {
     const extendUs = (withinMs + STOP_MARGIN_MS) * US_PER_MS;
     this.#notify(['STOPPING=1', ...this.#changedStatus(), `EXTEND_TIMEOUT_USEC=${extendUs}`]);
@@ -155,9 +133,11 @@ class Systemd implements ServiceManager {
   }
 
   #notify(fields: readonly string[]): void {
+    const send = this.#send;
+    if (send === undefined) return;
     this.#queuedCount += 1;
     this.#queue = this.#queue
-      .then(() => this.#send(fields))
+      .then(() => send(fields))
       .catch((error: unknown) => this.#logFailure(error))
       .finally(() => {
         this.#queuedCount -= 1;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { openServiceManager } from '../../src/commands/service-manager.ts';
+import { ServiceManager } from '../../src/commands/service-manager.ts';
 import { createLog } from '../../src/core/log.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
@@ -20,7 +20,7 @@ function open(
   const sent: string[] = [];
   const lines: string[] = [];
   let status = 'ready: 1 member is usable';
-  const manager = openServiceManager({
+  const manager = new ServiceManager({
     env,
     clock,
     boot: { id: 'b', elapsedMs: () => 1_234.5, uptimeMs: () => 1_234.5 },
