@@ -8,6 +8,7 @@ import {
   elapsedBetween,
   isAlive,
   type Moment,
+  type ProcessIdentity,
   thisProcess,
 } from '../../src/state/moment.ts';
 import { createPaceFile, type LastCall, type PaceEntry } from '../../src/state/pace-file.ts';
