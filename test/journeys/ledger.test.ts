@@ -2,7 +2,7 @@
 import { mkdtemp, readFile, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test as withAnyProgram } from 'vitest';
 import type { RequestJson, UsageJson } from '../../src/admin/schemas.ts';
 import { runProgram } from '../../src/commands/program.ts';
 import { fakeTerminal } from '../commands/fake-terminal.ts';
@@ -16,7 +16,10 @@ import {
   testConfig,
   untilReady,
 } from '../support/noria.ts';
+import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
+
+const test = withAnyProgram.skipIf(!hasCommand('curl'));
 
 async function runNoria(argv: readonly string[]) {
   const terminal = { ...fakeTerminal(), columns: 200 };
