@@ -71,7 +71,7 @@ export const JOBS = {
   },
   logins: {
     about: '30 logins of 20 pages, two at a time, a page each two seconds',
-    factor: 10,
+    factor: 5,
     vendor: USUAL,
     async run(world, page) {
       const login = (name: string) => evenly(world, 20, 2_000, () => page(world.sites.open, name));
