@@ -14,7 +14,7 @@ import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
 import { FactsInFlight } from './facts-in-flight.ts';
 import { type MemberChanges, PoolSharing } from './pool-sharing.ts';
-import { banKey, staysOnMachine } from './records.ts';
+import { banKey, SAME_MOMENT_MS, staysOnMachine } from './records.ts';
 import type {
   Fact,
   FactOf,
@@ -56,8 +56,6 @@ export interface ReplicaOptions {
  * changes, so that the other replicas learn when the rate falls.
  */
 const QUIET_RATE = 0.001;
-/** The error of converting a moment between two clocks is smaller. */
-const SAME_MOMENT_MS = 1_000;
 /** Stands for all other replicas if the shared pool adds up their demand. No replica can have this name. */
 const ALL_OTHERS = '*';
 /** The maximum number of members whose eviction votes this replica remembers. */

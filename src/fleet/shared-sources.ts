@@ -3,6 +3,7 @@
  * answer about the instance. Publishes both again if a loaded state lacks them.
  */
 import type { InstanceReport } from '../refill/reaction.ts';
+import { SAME_MOMENT_MS } from './records.ts';
 import type { Fact, SharedState, SourceCommand, SourceReport } from './schemas.ts';
 
 interface SharedSourcesOptions {
@@ -10,11 +11,6 @@ interface SharedSourcesOptions {
   readonly onCommand?: ((command: SourceCommand) => void) | undefined;
   readonly onReport?: ((report: SourceReport) => void) | undefined;
 }
-
-/**
- * noria treats two moments as equal if they are closer than this. The error of a conversion between two clocks is smaller.
- */
-const SAME_MOMENT_MS = 1_000;
 
 export class SharedSources {
   readonly #options: SharedSourcesOptions;

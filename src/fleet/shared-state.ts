@@ -3,7 +3,7 @@
  * has no timer: after every ADDITIONS_PER_SWEEP added members and sessions, it removes those that have ended.
  */
 import { replacesEnd } from '../pool/member.ts';
-import { banKey } from './records.ts';
+import { banKey, SAME_MOMENT_MS } from './records.ts';
 import type {
   FactOf,
   LoggedFact,
@@ -184,7 +184,7 @@ export class SharedPoolState {
   #ban(ban: SharedBan, now: number): void {
     const key = banKey(ban);
     const known = this.#bans.get(key);
-    if (known !== undefined && known.sinceAt > ban.sinceAt) return;
+    if (known !== undefined && known.sinceAt > ban.sinceAt + SAME_MOMENT_MS) return;
     if (known === undefined) this.#sweepSometimes(now);
     this.#bans.set(key, ban);
   }
