@@ -80,10 +80,18 @@ function commandLines(command: Command): string[] {
   ];
 }
 
-function optionLines({ flags, description, argChoices, defaultValue }: Option): string[] {
+function optionLines({
+  flags,
+  description,
+  argChoices,
+  defaultValue,
+  defaultValueDescription,
+}: Option): string[] {
   const facts = [
     ...(argChoices === undefined ? [] : [`one of ${argChoices.join(', ')}`]),
-    ...(defaultValue === undefined || defaultValue === false ? [] : [`default: ${String(defaultValue)}`]),
+    ...(defaultValue === undefined || defaultValue === false
+      ? []
+      : [`default: ${defaultValueDescription ?? String(defaultValue)}`]),
   ];
   return [
     '.TP',

@@ -19,6 +19,8 @@ export type Flag = readonly [
     readonly read?: (text: string) => unknown;
     readonly choices?: readonly string[];
     readonly fallback?: unknown;
+    /** How the help writes the fallback, if it is no plain value. */
+    readonly shown?: string;
   },
 ];
 
@@ -42,11 +44,11 @@ export function command<Args extends readonly unknown[]>(spec: CommandSpec<Args>
       const added = new Argument(argument, text);
       made.addArgument(choices === undefined ? added : added.choices(choices));
     }
-    for (const [flag, text, { read, choices, fallback } = {}] of flags) {
+    for (const [flag, text, { read, choices, fallback, shown } = {}] of flags) {
       const option = new Option(flag, text);
       if (choices !== undefined) option.choices(choices);
       if (read !== undefined) option.argParser(read);
-      made.addOption(fallback === undefined ? option : option.default(fallback));
+      made.addOption(fallback === undefined ? option : option.default(fallback, shown));
     }
     const shown = examples.map((example) => `\n  noria ${example}`).join('');
     made.addHelpText('after', `\nExamples:${shown}${help === undefined ? '' : `\n\n${help}`}`);

@@ -60,12 +60,12 @@ export const simulateCommand = command({
     [
       '--requests <rate>',
       'average client requests: 40/s, 10/m (also: 10) or 6/h; other rates for some hours follow it: 10/m,8-20=40/m,12-13=5/s',
-      { read: readRates, fallback: rateInHours(30) },
+      { read: readRates, fallback: rateInHours(30), shown: '30/m' },
     ],
     [
       '--hours <from-to>',
       'hours of the day with client requests',
-      { read: readHours, fallback: [0, HOURS_PER_DAY] },
+      { read: readHours, fallback: [0, HOURS_PER_DAY], shown: '0-24' },
     ],
     ['--log <file>', 'take the moments of the requests from an access log of noria, instead of --requests'],
     ['--sessions <count>', 'sessions at a time that share the requests', integer(1, MAX_SESSIONS)],
