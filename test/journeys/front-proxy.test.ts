@@ -12,6 +12,7 @@ import { curl } from '../support/curl.ts';
 import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine, startNoria, testConfig, untilReady } from '../support/noria.ts';
 import { hasCommand } from '../support/tools.ts';
+import { until } from '../support/until.ts';
 
 const PASSWORD = 'p@ss:word/1';
 const MEMBERS = 4;
@@ -129,6 +130,7 @@ test('front proxy: two norias that are front proxies of each other refuse after 
   }
   const answer = await fetchThrough(one);
   expect(answer).toMatch(/^HTTP\/1\.1 502 [\s\S]*X-Noria-Error: proxy-loop[\s\S]*error=proxy_loop_detected/);
+  await until('the workers have reported their connections', () => opened >= 3);
   expect(opened, 'connections to both norias').toBe(3);
   expect(harmed).toEqual([]);
 });
