@@ -1,7 +1,8 @@
 /**
  * An HTTP member that counts what passes after its handshake, by target host, and answers itself for every target: it is
  * the outside view of what a noria relays. Its tunnels carry one line `BYTES\n` from the client, which it answers with so
- * many bytes, and then anything, which it swallows. A request in absolute form or inside a tunnel gets `ok`.
+ * many bytes, and then anything, which it swallows. A request in absolute form or inside a tunnel gets `ok`, or a 101 if
+ * it asks for another protocol.
  */
 import { createServer, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
@@ -23,6 +24,7 @@ export interface CountingMember {
 
 const HEAD_END = '\r\n\r\n';
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok';
+const SWITCHED = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n';
 
 export async function openCountingMember(refuses: (host: string) => boolean = () => false) {
   const passed = new Map<string, Passed>();
@@ -77,7 +79,7 @@ function answer(socket: Socket, first: Buffer, counts: Passed): void {
     answered = true;
     if (bytes !== undefined) send(Buffer.alloc(Number(bytes), 'x'));
     else {
-      send(OK);
+      send(/\r\nUpgrade: /i.test(asked) ? SWITCHED : OK);
       socket.end();
     }
   };
