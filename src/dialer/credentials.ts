@@ -61,8 +61,10 @@ export class SourceCredentials {
     this.#source = source;
     this.#access = access;
     this.#onFault = onFault;
-    this.#instance = instanceLogin(access);
-    this.current = firstLogin(access, this.#instance);
+    const { auth, instance: username, password, neverInstance } = access;
+    if (!neverInstance && password !== undefined) this.#instance = prepare({ username, password });
+    if (auth === 'instance') this.current = this.#instance;
+    else if (typeof auth === 'object') this.current = prepare(auth);
   }
 
   firstFor(own: Login | undefined): PreparedLogin | undefined {
@@ -89,7 +91,7 @@ export class SourceCredentials {
     if (!this.#isMajority('refused')) return undefined;
     this.faulty = true;
     this.#reported = true;
-    this.#report(true);
+    this.#onFault({ source: this.#source, active: true, ...this.#explainRefusals() });
     return undefined;
   }
 
@@ -106,7 +108,8 @@ export class SourceCredentials {
     this.#answers.renew(member, sent === undefined ? 'open' : 'accepted', now);
     if (!this.#reported) return;
     this.#reported = false;
-    this.#report(false);
+    const reason = 'members accept the credentials again';
+    this.#onFault({ source: this.#source, active: false, reason, advice: 'No action needed.' });
   }
 
   /**
@@ -148,12 +151,7 @@ export class SourceCredentials {
     return count >= least && count > answers.length / 2;
   }
 
-  #report(active: boolean): void {
-    this.#onFault({ source: this.#source, active, ...this.#explain(active) });
-  }
-
-  #explain(active: boolean): { reason: string; advice: string } {
-    if (!active) return { reason: 'members accept the credentials again', advice: 'No action needed.' };
+  #explainRefusals(): Pick<SourceFault, 'reason' | 'advice'> {
     const answers = this.#answers.values();
     const refusals = answers.filter((answer) => answer === 'refused').length;
     const members = `${refusals} of ${answers.length} members`;
@@ -177,23 +175,9 @@ export class SourceCredentials {
   }
 }
 
-export function ownLogin(login: Login): PreparedLogin {
-  return prepare(login, true);
-}
-
 export function isSameLogin(one: Login | undefined, other: Login | undefined): boolean {
   if (one === other) return true;
   return one?.username === other?.username && one?.password.reveal() === other?.password.reveal();
-}
-
-function instanceLogin(access: SourceAccess): PreparedLogin | undefined {
-  if (access.neverInstance || access.password === undefined) return undefined;
-  return prepare({ username: access.instance, password: access.password });
-}
-
-function firstLogin(access: SourceAccess, instance: PreparedLogin | undefined): PreparedLogin | undefined {
-  if (access.auth === 'none' || access.auth === 'auto') return undefined;
-  return access.auth === 'instance' ? instance : prepare(access.auth);
 }
 
 function prepare({ username, password }: Login, isOwn = false): PreparedLogin {

@@ -1,12 +1,7 @@
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import {
-  ownLogin,
-  type SourceAccess,
-  SourceCredentials,
-  type SourceFault,
-} from '../../src/dialer/credentials.ts';
+import { type SourceAccess, SourceCredentials, type SourceFault } from '../../src/dialer/credentials.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 const ACCESS: SourceAccess = {
@@ -185,8 +180,8 @@ test('credentials: printing a login shows no secret', () => {
 
 test("credentials: what a member answers to its own credentials says nothing about the source's", () => {
   const { book, faults } = makeBook({ auth: { username: 'all', password: new Secret('members') } });
-  const own = ownLogin({ username: 'one', password: new Secret('member') });
-  expect(own.authorization.reveal()).toBe(`Basic ${btoa('one:member')}`);
+  const own = book.firstFor({ username: 'one', password: new Secret('member') });
+  expect(own?.authorization.reveal()).toBe(`Basic ${btoa('one:member')}`);
   for (const member of ['m1', 'm2', 'm3', 'm4']) {
     expect(book.refused(member, own)).toBeUndefined();
     book.accepted(`${member}b`, own);
