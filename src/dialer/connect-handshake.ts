@@ -70,11 +70,11 @@ function protocolFailure(detail: string): HandshakeFailure {
 
 const CR = 0x0d;
 const LF = 0x0a;
-const SPACE = 0x20;
 const ZERO = 0x30;
 const NINE = 0x39;
-const VERSION = Buffer.from('HTTP/1.', 'latin1');
-const STATUS_AT = VERSION.length + 2;
+/** Each 9 stands for any digit. */
+const STATUS_LINE = Buffer.from('HTTP/1.9 999 ', 'latin1');
+const STATUS_AT = STATUS_LINE.indexOf(' ') + 1;
 const STATUS_END = STATUS_AT + 3;
 
 /**
@@ -94,18 +94,13 @@ export function readResponseHead(
 }
 
 function startsLikeStatusLine(bytes: Buffer): boolean {
-  const length = Math.min(bytes.length, STATUS_END + 1);
+  const length = Math.min(bytes.length, STATUS_LINE.length);
   for (let index = 0; index < length; index += 1) {
     const byte = bytes[index] ?? 0;
-    if (index < VERSION.length) {
-      if (byte !== VERSION[index]) return false;
-    } else if (index === STATUS_AT - 1) {
-      if (byte !== SPACE) return false;
-    } else if (index === STATUS_END) {
-      if (byte !== SPACE && byte !== CR && byte !== LF) return false;
-    } else if (byte < ZERO || byte > NINE) {
-      return false;
-    }
+    const wanted = STATUS_LINE[index];
+    const isEnd = index === STATUS_END && (byte === CR || byte === LF);
+    const isDigit = wanted === NINE && byte >= ZERO && byte <= NINE;
+    if (byte !== wanted && !isEnd && !isDigit) return false;
   }
   return true;
 }

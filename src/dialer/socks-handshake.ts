@@ -22,17 +22,15 @@ const ATYP_IPV6 = 0x04;
 const OFFER_NO_AUTHENTICATION = Buffer.from([SOCKS5_VERSION, 1, NO_AUTHENTICATION]);
 const OFFER_LOGIN = Buffer.from([SOCKS5_VERSION, 1, USERNAME_PASSWORD]);
 
-const METHOD_REPLY_BYTES = 2;
-const LOGIN_REPLY_BYTES = 2;
+/** Of the replies to the method and to the login. */
+const SHORT_REPLY_BYTES = 2;
 /** VER, REP, RSV, ATYP, and the first byte of the address. If the address is a name, this byte is its length. */
 const REPLY_START_BYTES = 5;
 const PORT_BYTES = 2;
 
 const SUCCEEDED = 0x00;
 const CONNECTION_REFUSED = 0x05;
-/**
- * Replies that say that the target is at fault: network unreachable, host unreachable, connection refused, TTL expired.
- */
+/** Network unreachable, host unreachable, connection refused, TTL expired. */
 const TARGET_REPLIES = new Set([0x03, 0x04, CONNECTION_REFUSED, 0x06]);
 
 export class Socks5Handshake implements Handshake {
@@ -49,14 +47,11 @@ export class Socks5Handshake implements Handshake {
     this.#login = login;
     this.#isPipelined = isPipelined && target !== undefined;
     const greeting = login === undefined ? OFFER_NO_AUTHENTICATION : OFFER_LOGIN;
-    this.opening =
-      isPipelined && target !== undefined
-        ? Buffer.concat([
-            greeting,
-            login === undefined ? NO_BYTES : loginMessage(login),
-            socks5Request(target),
-          ])
-        : greeting;
+    this.opening = greeting;
+    if (isPipelined && target !== undefined) {
+      const early = login === undefined ? NO_BYTES : loginMessage(login);
+      this.opening = Buffer.concat([greeting, early, socks5Request(target)]);
+    }
   }
 
   get isWaiting(): boolean {
@@ -74,25 +69,25 @@ export class Socks5Handshake implements Handshake {
     let all = this.#buffered.length === 0 ? bytes : Buffer.concat([this.#buffered, bytes]);
     for (;;) {
       const step = this.#read(all);
-      if (step.kind !== 'next') {
+      if (typeof step !== 'string') {
         this.#buffered = step.kind === 'more' ? all : NO_BYTES;
         return step;
       }
-      all = all.subarray(step.replyBytes);
-      if (all.length > 0 && !this.#isPipelined) return prematureBytes();
-      this.#phase = step.phase;
+      all = all.subarray(SHORT_REPLY_BYTES);
+      this.#phase = step;
+      this.#buffered = NO_BYTES;
       if (!this.#isPipelined) {
-        const message = this.#message(step.phase);
-        this.#buffered = NO_BYTES;
+        // A SOCKS server must wait for the client here, so further bytes break the protocol.
+        if (all.length > 0) return failed('member-protocol', 'extra bytes after the reply');
+        const message = this.#message(step);
         return message === undefined ? MORE : { kind: 'send', bytes: message };
       }
-      if (all.length > 0) continue;
-      this.#buffered = NO_BYTES;
-      return MORE;
+      if (all.length === 0) return MORE;
     }
   }
 
-  #read(all: Buffer): HandshakeStep | NextPhase {
+  /** @returns the next phase after a complete reply. */
+  #read(all: Buffer): HandshakeStep | 'login' | 'reply' {
     switch (this.#phase) {
       case 'method':
         return this.#readMethod(all);
@@ -103,9 +98,9 @@ export class Socks5Handshake implements Handshake {
     }
   }
 
-  #readMethod(all: Buffer): HandshakeStep | NextPhase {
+  #readMethod(all: Buffer): HandshakeStep | 'login' | 'reply' {
     if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 reply');
-    if (all.length < METHOD_REPLY_BYTES) return MORE;
+    if (all.length < SHORT_REPLY_BYTES) return MORE;
     const wanted = this.#login === undefined ? NO_AUTHENTICATION : USERNAME_PASSWORD;
     const method = all[1];
     if (method === NO_ACCEPTABLE_METHOD || (method === USERNAME_PASSWORD && method !== wanted)) {
@@ -113,28 +108,20 @@ export class Socks5Handshake implements Handshake {
     }
     if (method !== wanted)
       return failed('member-protocol', `the member chose method ${method}, which noria did not offer`);
-    const phase = this.#login === undefined ? 'reply' : 'login';
-    return { kind: 'next', phase, replyBytes: METHOD_REPLY_BYTES };
+    return this.#login === undefined ? 'reply' : 'login';
   }
 
-  /** Returns the next message; undefined if the next message is the request and the target is not set yet. */
+  /** Undefined while the target is not set. */
   #message(phase: 'login' | 'reply'): Buffer | undefined {
     if (phase === 'login' && this.#login !== undefined) return loginMessage(this.#login);
     return this.#target && socks5Request(this.#target);
   }
 }
 
-interface NextPhase {
-  readonly kind: 'next';
-  readonly phase: 'login' | 'reply';
-  readonly replyBytes: number;
-}
-
 /** Ignores the version byte: RFC 1929 requires 1, but some servers send 5. */
-function readLoginReply(all: Buffer): HandshakeStep | NextPhase {
-  if (all.length < LOGIN_REPLY_BYTES) return MORE;
-  if (all[1] !== SUCCEEDED) return failed('member-auth', `login status ${all[1]}`);
-  return { kind: 'next', phase: 'reply', replyBytes: LOGIN_REPLY_BYTES };
+function readLoginReply(all: Buffer): HandshakeStep | 'reply' {
+  if (all.length < SHORT_REPLY_BYTES) return MORE;
+  return all[1] === SUCCEEDED ? 'reply' : failed('member-auth', `login status ${all[1]}`);
 }
 
 /** The login message (RFC 1929 §2). The configuration limits user name and password to 255 bytes each. */
@@ -207,7 +194,7 @@ function readReply(all: Buffer): HandshakeStep {
   return all.length < replyBytes ? MORE : { kind: 'accepted', rest: all.subarray(replyBytes) };
 }
 
-/** The length of BND.ADDR, including the length byte of a name. */
+/** Of BND.ADDR, including the length byte of a name. */
 function boundAddressBytes(reply: Buffer): number | undefined {
   switch (reply[3]) {
     case ATYP_IPV4:
@@ -237,7 +224,6 @@ const SOCKS4_FAILED = 0x5b;
 /** The member found no identd on this machine, or one that names another user. */
 const SOCKS4_IDENT = new Set([0x5c, 0x5d]);
 
-/** Whether the protocol can address the target: SOCKS4 and SOCKS4A have no IPv6 addresses. */
 export function socks4CanReach(target: HostPort): boolean {
   return target.kind !== 'ipv6';
 }
@@ -277,11 +263,6 @@ function socks4Refusal(code: number): HandshakeFailure {
   const detail = `reply ${code}`;
   if (code === SOCKS4_FAILED) return failed('target-doubted', detail);
   return failed(SOCKS4_IDENT.has(code) ? 'member-auth' : 'member-protocol', detail);
-}
-
-/** After a method or login reply, a SOCKS server must wait for the client, so further bytes break the protocol. */
-function prematureBytes(): HandshakeFailure {
-  return failed('member-protocol', 'extra bytes after the reply');
 }
 
 function failed(fault: HandshakeFailure['fault'], detail: string): HandshakeFailure {
