@@ -18,6 +18,14 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     return super.set(key, value);
   }
 
+  getOrMake(key: Key, make: () => Value): Value {
+    const known = this.get(key);
+    if (known !== undefined) return known;
+    const made = make();
+    this.set(key, made);
+    return made;
+  }
+
   /** Deletes the oldest entry as long as `isOver` returns true for its value. */
   deleteOldestWhile(isOver: (value: Value) => boolean): void {
     for (const [key, value] of this) {

@@ -114,7 +114,7 @@ export class SiteEvidence {
     const now = this.#clock.monotonic();
     if (hasRelayed) this.#working.renew(use.exit, true, now);
     const { strikes, answers } = this.#of(use.host);
-    const own = strikesOf(strikes, use.exit);
+    const own = strikes.getOrMake(use.exit, makeStrikes);
     if (own.resets === 0) own.firstResetAt = now;
     own.resets += 1;
     // Through an exit that relays nothing, the member is at fault. And the host must have answered another exit since the
@@ -151,7 +151,7 @@ export class SiteEvidence {
       return;
     }
     forbidden.set(path, exit);
-    const own = strikesOf(strikes, exit);
+    const own = strikes.getOrMake(exit, makeStrikes);
     own.pages.add(path);
     if (own.pages.size < MIN_STRIKES || !this.#isRecent(successes.latestOfOther(exit))) return;
     own.isBanned = true;
@@ -167,22 +167,16 @@ export class SiteEvidence {
   }
 
   #of(host: string): HostEvidence {
-    let evidence = this.#hosts.get(host);
-    if (evidence === undefined) {
-      evidence = new HostEvidence();
-      this.#hosts.set(host, evidence);
-    }
-    return evidence;
+    return this.#hosts.getOrMake(host, makeEvidence);
   }
 }
 
-function strikesOf(strikes: BoundedMap<string, Strikes>, exit: string): Strikes {
-  let own = strikes.get(exit);
-  if (own === undefined) {
-    own = { pages: new Set(), resets: 0, firstResetAt: 0, isBanned: false };
-    strikes.set(exit, own);
-  }
-  return own;
+function makeEvidence(): HostEvidence {
+  return new HostEvidence();
+}
+
+function makeStrikes(): Strikes {
+  return { pages: new Set(), resets: 0, firstResetAt: 0, isBanned: false };
 }
 
 /** The moments of the latest event through a member or exit, and of the latest one through any other. */

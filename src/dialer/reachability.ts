@@ -26,7 +26,7 @@ const MAX_MEMBERS = 4_096;
 export class Reachability {
   readonly #clock: Clock;
   readonly #reached: AgedMap<string>;
-  readonly #answered = new BoundedMap<string, TargetHistory>(MAX_TARGETS);
+  readonly #answered = new BoundedMap<string, ReturnType<typeof makeHistory>>(MAX_TARGETS);
   /** By target; usually empty. */
   readonly #avoided = new BoundedMap<string, AgedMap<string>>(MAX_TARGETS);
   readonly #workingMembers: AgedMap<string>;
@@ -47,12 +47,8 @@ export class Reachability {
 
   /** Records that `member` failed for `target`, and that the member or its exit alone is the cause. */
   avoid(member: string, target: string): void {
-    let members = this.#avoided.get(target);
-    if (members === undefined) {
-      members = new AgedMap(this.#clock, AVOIDED_MS, MAX_AVOIDED);
-      this.#avoided.set(target, members);
-    }
-    members.set(member, true);
+    const makeMembers = () => new AgedMap<string>(this.#clock, AVOIDED_MS, MAX_AVOIDED);
+    this.#avoided.getOrMake(target, makeMembers).set(member, true);
   }
 
   membersToAvoid(target: string): readonly string[] {
@@ -73,7 +69,7 @@ export class Reachability {
   }
 
   recordAnswered(member: string, target: string): void {
-    this.#historyOf(target).answers.add(member, this.#clock.monotonic());
+    this.#answered.getOrMake(target, makeHistory).answers.add(member, this.#clock.monotonic());
   }
 
   /**
@@ -82,7 +78,7 @@ export class Reachability {
    */
   recordCut(member: string, target: string): boolean {
     const now = this.#clock.monotonic();
-    const { answers, cuts } = this.#historyOf(target);
+    const { answers, cuts } = this.#answered.getOrMake(target, makeHistory);
     const answeredAt = answers.latestOfOther(member);
     const isCompared = now - answeredAt <= TARGET_REACHED_MS && answeredAt > cuts.latestOfOther(member);
     cuts.add(member, now);
@@ -97,18 +93,8 @@ export class Reachability {
   memberWorked(member: string): boolean {
     return this.#workingMembers.has(member);
   }
-
-  #historyOf(target: string): TargetHistory {
-    let history = this.#answered.get(target);
-    if (history === undefined) {
-      history = { answers: new LatestBy(), cuts: new LatestBy() };
-      this.#answered.set(target, history);
-    }
-    return history;
-  }
 }
 
-interface TargetHistory {
-  readonly answers: LatestBy;
-  readonly cuts: LatestBy;
+function makeHistory() {
+  return { answers: new LatestBy(), cuts: new LatestBy() };
 }
