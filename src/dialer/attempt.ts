@@ -16,9 +16,9 @@ import type { PreparedLogin } from './credentials.ts';
 import { type FrontFailure, faultOfFrontFailure, frontFailureOf } from './front-proxy.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import {
+  ANSWER_CODES,
   closeCode,
-  isAnswerCode,
-  isLocalCode,
+  LOCAL_CODES,
   type OpenSocket,
   readyEvent,
   TCP_KEEP_ALIVE_MS,
@@ -26,7 +26,7 @@ import {
 import type { HandshakeMode } from './pipelining.ts';
 import { Socks4Handshake, Socks5Handshake, socks4CanReach } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';
-import type { TakenConnection } from './warm-connections.ts';
+import type { WarmConnection } from './warm-connections.ts';
 
 export interface AttemptParts {
   readonly clock: Clock;
@@ -35,13 +35,13 @@ export interface AttemptParts {
   memoryOf(source: string): SourceMemory;
 }
 
-export interface AttemptTask {
+interface AttemptTask {
   readonly lease: Lease;
   readonly request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
   readonly hedge: boolean;
   /** Of connection and handshake together, and of a second connection to the same member. */
   readonly timeoutMs: number;
-  readonly warm?: TakenConnection | undefined;
+  readonly warm?: WarmConnection | undefined;
 }
 
 export interface RawConnection {
@@ -90,6 +90,7 @@ export class Attempt {
   readonly savedMs: number;
   readonly #parts: AttemptParts;
   readonly #task: AttemptTask;
+  readonly #mayUseAbsolute: boolean;
   readonly #report: (attempt: Attempt, result: RawConnection | AttemptFailure) => void;
   phase: AttemptPhase = 'connect';
   #socket: Socket | undefined;
@@ -119,6 +120,9 @@ export class Attempt {
     this.#parts = parts;
     this.#task = task;
     this.#report = report;
+    const { use, connectOnly } = task.request;
+    const { protocol } = task.lease;
+    this.#mayUseAbsolute = use === 'forward' && !connectOnly && protocol.startsWith('http');
     this.startedAt = parts.clock.monotonic();
   }
 
@@ -133,7 +137,7 @@ export class Attempt {
       return;
     }
     const { credentials, forwardMode } = this.memory;
-    const mode = this.#canUseAbsoluteForm() ? forwardMode.first(request.target.text) : 'direct';
+    const mode = this.#mayUseAbsolute ? forwardMode.first(request.target.text) : 'direct';
     if (warm === undefined) this.#connect(credentials.firstFor(this.lease.login), mode, this.startedAt);
     else this.#continue(warm, mode);
   }
@@ -152,7 +156,7 @@ export class Attempt {
     this.#setDeadline(now);
   }
 
-  #continue({ socket, login, isConnected, handshake }: TakenConnection, forwardMode: ForwardMode): void {
+  #continue({ socket, login, isConnected, handshake }: WarmConnection, forwardMode: ForwardMode): void {
     this.#begin(login, forwardMode);
     this.#listen(socket);
     this.#tcpConnected = !socket.connecting;
@@ -259,8 +263,7 @@ export class Attempt {
         this.#socket?.write(step.bytes);
         return;
       case 'accepted':
-        if (this.#canUseAbsoluteForm())
-          this.memory.forwardMode.connectAccepted(this.#task.request.target.port);
+        if (this.#mayUseAbsolute) this.memory.forwardMode.connectAccepted(this.#task.request.target.port);
         this.#accept(step.rest);
         return;
       case 'failed':
@@ -277,7 +280,7 @@ export class Attempt {
     const code = closeCode(this.#socket);
     if (this.phase === 'answer') this.#failHandshake(code);
     else if (!this.#tcpConnected) this.#fail('member-unreachable', code);
-    else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
+    else this.#fail(ANSWER_CODES.has(code) ? 'member-closed' : 'member-protocol', code);
   };
 
   #failAtFront(): boolean {
@@ -302,7 +305,7 @@ export class Attempt {
         return;
       }
       withheld = credentials.hasOthers(this.login);
-    } else if (refusal.noConnect === true && this.#canUseAbsoluteForm()) {
+    } else if (refusal.noConnect === true && this.#mayUseAbsolute) {
       if (forwardMode.connectRefused(this.lease.member, this.#task.request.target.port)) {
         this.#connectStatus = refusal.status;
         this.#reconnect(this.login, 'absolute');
@@ -313,7 +316,7 @@ export class Attempt {
     this.#fail(refusal.fault, refusal.detail, { targetRefused, withheld });
   }
 
-  /** Such a member has not checked the login, so its refusal does not show that the login is wrong. */
+  /** A member that misreads a pipelined login has not checked it. */
   #mayBeMisread({ fault }: HandshakeFailure): boolean {
     return fault === 'member-protocol' || (fault === 'member-auth' && this.login !== undefined);
   }
@@ -354,9 +357,7 @@ export class Attempt {
   #learnPipelining(ms: number): void {
     const { pipelining } = this.memory;
     const { member } = this.lease;
-    pipelining.accepted(member, this.#mode, ms);
-    if (this.#mode !== 'plain') return;
-    if (this.login !== undefined) pipelining.loginAccepted();
+    pipelining.accepted(member, this.#mode, ms, this.login !== undefined);
     if (this.#maxPlainMs !== undefined && ms < this.#maxPlainMs) pipelining.refused(member);
   }
 
@@ -372,7 +373,15 @@ export class Attempt {
     this.#end();
     this.#closeSocket();
     const known = { targetRefused: false, withheld: false, ...notes };
-    this.#report(this, { kind: 'failed', fault, phase, detail, local: isLocalCode(detail), ms, ...known });
+    this.#report(this, {
+      kind: 'failed',
+      fault,
+      phase,
+      detail,
+      local: LOCAL_CODES.has(detail),
+      ms,
+      ...known,
+    });
   }
 
   #end(): void {
@@ -400,12 +409,6 @@ export class Attempt {
     const { protocol } = this.lease;
     socket.off(readyEvent(protocol), this.#onReady);
     if (protocol === 'https') socket.off('connect', this.#onTcpConnected);
-  }
-
-  #canUseAbsoluteForm(): boolean {
-    const { protocol } = this.lease;
-    const { use, connectOnly } = this.#task.request;
-    return use === 'forward' && !connectOnly && (protocol === 'http' || protocol === 'https');
   }
 }
 

@@ -3,22 +3,23 @@
  * `blameFor` decides from the evidence. `DialBlame` collects the evidence of one dial. A wrong decision is costly: a
  * pool that blamed its members for dead targets or a cut cable would evict them all. docs/health.md explains the rules.
  */
-import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
+import type { Blame, NoriaEvents } from '../core/events.ts';
 import { FAULTS } from '../core/faults.ts';
 import { type OpenRequest, roundMs } from '../core/request-record.ts';
-import { exitOf, type LeaseProvider } from '../pool/lease.ts';
+import { exitOf } from '../pool/lease.ts';
 import type { Attempt, AttemptFailure, AttemptPhase, RawConnection } from './attempt.ts';
-import { type NetworkWatch, networkSign } from './network-watch.ts';
-import type { Reachability } from './reachability.ts';
+import { FULL_REPORT_POINTS } from './limits.ts';
+import type { DialParts } from './member-connections.ts';
+import { networkSign } from './network-watch.ts';
 
 export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
 
 export interface Evidence {
-  readonly reachedByOther: boolean;
-  readonly clientLeft: boolean;
+  readonly reachedByOther?: boolean;
+  readonly clientLeft?: boolean;
   /** Includes the member of this attempt. */
-  readonly similarFailures: number;
-  readonly sourceWorked: boolean;
+  readonly similarFailures?: number;
+  readonly sourceWorked?: boolean;
   readonly sourceFaulty: boolean;
   readonly credentialsWork: boolean;
   readonly networkDown: boolean;
@@ -30,11 +31,11 @@ const MIN_DEAD_TARGET_FAILURES = 2;
 export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   if (failure.local) return 'network';
   if (targetCanCause(failure)) {
-    if (evidence.reachedByOther) return 'member-for-target';
-    if (evidence.clientLeft) return 'nobody';
+    if (evidence.reachedByOther === true) return 'member-for-target';
+    if (evidence.clientLeft === true) return 'nobody';
     // If no member of the source worked recently, the blame is unclear: either the target or all members may be dead.
-    const isDead = evidence.similarFailures >= MIN_DEAD_TARGET_FAILURES && evidence.sourceWorked;
-    return isDead ? 'target' : 'unclear';
+    const { similarFailures = 1, sourceWorked = false } = evidence;
+    return sourceWorked && similarFailures >= MIN_DEAD_TARGET_FAILURES ? 'target' : 'unclear';
   }
   switch (failure.fault) {
     case 'member-unreachable':
@@ -48,7 +49,7 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
     case 'proxy-loop':
       return 'front-proxy';
     case 'front-proxy-silent':
-      return evidence.reachedByOther ? 'member' : 'front-proxy';
+      return evidence.reachedByOther === true ? 'member' : 'front-proxy';
     case 'member-auth':
       if (evidence.sourceFaulty) return 'source';
       return evidence.credentialsWork ? 'member' : 'nobody';
@@ -75,8 +76,6 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   }
 }
 
-/** The weight of a report by a member that worked recently, or that says that it cannot reach the target. */
-export const FULL_REPORT_POINTS = 3;
 /** A member that has not worked recently may answer every request with an error. */
 const UNPROVEN_REPORT_POINTS = 2;
 
@@ -87,18 +86,11 @@ function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
   return failure.fault === 'member-silent' ? 0 : UNPROVEN_REPORT_POINTS;
 }
 
-export interface BlameParts {
-  readonly bus: EventBus;
-  readonly pool: LeaseProvider;
-  readonly reachability: Reachability;
-  readonly network: NetworkWatch;
+export interface DialEnd {
+  /** Undefined in absolute form: only the response shows whether the member reached the target. */
+  readonly reachedBy?: string | undefined;
+  readonly clientLeft?: boolean;
 }
-
-export type DialEnd =
-  /** `reachedBy` is undefined in absolute form: only the response shows whether the member reached the target. */
-  | { readonly kind: 'connected'; readonly reachedBy: string | undefined }
-  | { readonly kind: 'client-left' }
-  | { readonly kind: 'failed' };
 
 interface Failed {
   readonly attempt: Attempt;
@@ -107,7 +99,7 @@ interface Failed {
 
 /** Collects the results of one dial's attempts. What a later attempt can change is decided at its end. */
 export class DialBlame {
-  readonly #parts: BlameParts;
+  readonly #parts: DialParts;
   readonly #target: string;
   readonly #record: OpenRequest | undefined;
   readonly failures: AttemptFailure[] = [];
@@ -115,7 +107,7 @@ export class DialBlame {
   reportPoints = 0;
   #end: DialEnd | undefined;
 
-  constructor(parts: BlameParts, target: string, record?: OpenRequest) {
+  constructor(parts: DialParts, target: string, record?: OpenRequest) {
     this.#record = record;
     this.#parts = parts;
     this.#target = target;
@@ -158,7 +150,7 @@ export class DialBlame {
 
   failed(attempt: Attempt, failure: AttemptFailure): void {
     const { network, reachability } = this.#parts;
-    const sign = networkSign(failure);
+    const sign = networkSign(failure.fault, failure.detail);
     if (sign === 'down') network.lost(attempt.lease.member, failure.ms);
     else if (sign === 'up') network.answered();
     this.failures.push(failure);
@@ -166,7 +158,7 @@ export class DialBlame {
     const failed = { attempt, failure };
     if (this.#end !== undefined) this.#decide(failed, this.#end);
     else if (isUndecided(failure)) this.#undecided.push(failed);
-    else this.#decide(failed, { kind: 'failed' });
+    else this.#decide(failed, {});
   }
 
   /** A cancelled attempt is no evidence against its member or the target. */
@@ -189,9 +181,8 @@ export class DialBlame {
     const { credentials } = memory;
     const { fault, phase, ms } = failure;
     const blame = blameFor(failure, {
-      reachedByOther:
-        end.kind === 'connected' && end.reachedBy !== undefined && end.reachedBy !== lease.member,
-      clientLeft: end.kind === 'client-left',
+      reachedByOther: end.reachedBy !== undefined && end.reachedBy !== lease.member,
+      clientLeft: end.clientLeft === true,
       similarFailures: this.failures.filter(targetCanCause).length,
       sourceWorked: memory.worked,
       sourceFaulty: credentials.faulty,

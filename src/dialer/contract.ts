@@ -77,28 +77,14 @@ export interface ConnectionOutcome {
   readonly proxyAuthRequired?: boolean;
 }
 
-export interface DialFailure {
-  readonly code: Extract<
-    FaultCode,
-    | 'pool-empty'
-    | 'site-banned'
-    | 'session-ended'
-    | 'limit'
-    | 'bad-routing'
-    | 'members-failed'
-    | 'target-unreachable'
-    | 'front-proxy-failed'
-    | 'proxy-loop'
-    | 'deadline'
-    | 'client-gone'
-    | 'shutting-down'
-    | 'internal'
-  >;
+export interface DialFailure extends Partial<Pick<LeaseRefusal, 'retryAfterMs' | 'sources'>> {
+  readonly code:
+    | LeaseRefusal['code']
+    | Extract<FaultCode, 'members-failed' | 'target-unreachable' | 'deadline' | 'internal'>
+    | Extract<FaultCode, 'front-proxy-failed' | 'proxy-loop'>;
   /** Contains no address of a member and no text from outside. */
   readonly reason: string;
   readonly attempts: number;
-  readonly retryAfterMs?: number;
-  readonly sources?: LeaseRefusal['sources'];
   /** True: refused (SOCKS5 reply 5). False: unreachable (reply 4). */
   readonly targetRefused?: boolean;
 }

@@ -7,40 +7,28 @@
  * The dialer keeps the dial until then.
  */
 import type { Deadline } from '../core/deadlines.ts';
-import type { EventBus, NoriaEvents } from '../core/events.ts';
+import type { NoriaEvents } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { Listed, LiveList } from '../core/live-list.ts';
-import { exitOf, isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../pool/lease.ts';
-import { Attempt, type AttemptFailure, type AttemptParts, type RawConnection } from './attempt.ts';
-import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
+import type { Listed } from '../core/live-list.ts';
+import { exitOf, isLease, type Lease, type LeaseRefusal } from '../pool/lease.ts';
+import { Attempt, type AttemptFailure, type RawConnection } from './attempt.ts';
+import { DialBlame, type DialEnd } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './contract.ts';
-import { describeFrontFailure, type FrontFailure, helpsAnotherMember } from './front-proxy.ts';
+import { describeFrontFailure, helpsAnotherMember } from './front-proxy.ts';
 import { NO_BYTES } from './handshake.ts';
 import {
-  allowsAnother,
   type DialSettings,
-  type DialTally,
   FAST_FAILURE_MS,
-  type HedgeBudget,
   hedgeDelayMs,
-  maxWaitMs,
-  type OverdueAttempts,
+  MAX_ATTEMPTS,
+  maxReportPoints,
+  SECOND_REPORT_WAIT_MS,
 } from './limits.ts';
-import { type ConnectionParts, LeasedConnection } from './member-connections.ts';
-import type { TakenConnection, WarmConnections } from './warm-connections.ts';
-
-export interface DialParts extends AttemptParts, BlameParts, ConnectionParts {
-  readonly bus: EventBus;
-  /** Grants the leases: the pool, or the fleet where several replicas have to agree on the member of a session. */
-  readonly leases: Pick<LeaseProvider, 'acquire'>;
-  readonly hedgeBudget: HedgeBudget;
-  readonly overdueAttempts: OverdueAttempts;
-  readonly warm: WarmConnections;
-  readonly dials: LiveList<Dial>;
-  lastRequestId: number;
-}
+import { type DialParts, LeasedConnection } from './member-connections.ts';
+import type { WarmConnection } from './warm-connections.ts';
 
 const NONE: readonly string[] = [];
+const FRONT_NAMES = { front: 'the front proxy', server: 'a member', key: 'dial.via' };
 
 type DialEnded = NoriaEvents['dial.ended'];
 
@@ -144,18 +132,8 @@ export class Dial implements Dialing, Listed {
     const { waitForMemberMs, deadlineMs } = this.#settings;
     if (this.#attempts === 0) return Math.min(waitForMemberMs, deadlineMs);
     if (this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy) return 0;
-    return maxWaitMs(this.#settings, this.#tally);
-  }
-
-  get #tally(): DialTally {
-    return {
-      attempts: this.#attempts,
-      slowFailures: this.#slowFailures,
-      running: this.#running.length,
-      waitedMs: this.#waitedMs,
-      elapsedMs: this.#elapsedMs,
-      reportPoints: this.#blame.reportPoints,
-    };
+    const leftMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - this.#elapsedMs));
+    return this.#blame.reportPoints > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
   }
 
   #onAnswer(answer: Lease | LeaseRefusal, hedge: boolean, avoid: readonly string[]): void {
@@ -209,7 +187,7 @@ export class Dial implements Dialing, Listed {
     if (isFirst) this.#parts.warm.used(this.#request.routing, lease);
   }
 
-  #takeWarm(lease: Lease): TakenConnection | undefined {
+  #takeWarm(lease: Lease): WarmConnection | undefined {
     const { target, noReuse } = this.#request;
     if (noReuse === true) {
       const { forwardMode } = this.#parts.memoryOf(lease.source);
@@ -237,8 +215,7 @@ export class Dial implements Dialing, Listed {
     const at = clock.monotonic();
     const attempt = { member, source, exit: exitOf(lease), ms: 0, code: null, startedAt: at };
     this.#request.record?.addAttempt(attempt);
-    const raw = { ...idle, kind: 'accepted', at, early: NO_BYTES, isWarm: false } as const;
-    this.#succeed(lease, raw, true);
+    this.#succeed(lease, { ...idle, at, early: NO_BYTES, isWarm: false, connectStatus: undefined }, true);
     return true;
   }
 
@@ -281,11 +258,13 @@ export class Dial implements Dialing, Listed {
   }
 
   #mayTryAnother(): boolean {
-    const { mayBeTarget, failures, allAtFrontProxy } = this.#blame;
+    const { mayBeTarget, failures, allAtFrontProxy, reportPoints } = this.#blame;
+    const left = this.#settings.attempts - this.#slowFailures - this.#running.length;
+    if (left <= 0 || this.#attempts >= MAX_ATTEMPTS) return false;
     if (mayBeTarget && !this.#parts.clientBudgets.allows(this.#client)) return false;
     if (allAtFrontProxy && !helpsAnotherMember(failures, this.#settings.attempts)) return false;
     const sinceReachedMs = this.#parts.reachability.sinceReachedMs(this.#request.target.text);
-    return allowsAnother(this.#settings, this.#tally, sinceReachedMs);
+    return reportPoints < maxReportPoints(sinceReachedMs);
   }
 
   /**
@@ -335,11 +314,10 @@ export class Dial implements Dialing, Listed {
 
   #succeed(lease: Lease, raw: RawConnection, reused: boolean): void {
     const reachedBy = raw.forwardMode === 'direct' ? lease.member : undefined;
-    this.#end('connected', { kind: 'connected', reachedBy });
+    this.#end('connected', { reachedBy });
     for (const slower of this.#running) this.#parts.overdueAttempts.add(slower);
-    const memory = this.#parts.memoryOf(lease.source);
-    const facts = { raw, lease, memory, reused, attempts: this.#attempts };
-    const connection = new LeasedConnection(this.#parts, this.#request, facts);
+    const facts = { lease, reused, attempts: this.#attempts };
+    const connection = new LeasedConnection(this.#parts, this.#request, raw, facts);
     this.#emitEnded('accepted', lease);
     this.#finishIfIdle();
     this.#onResult({ ok: true, connection });
@@ -351,18 +329,16 @@ export class Dial implements Dialing, Listed {
     if (allAtFrontProxy) {
       const front = failures.at(-1)?.frontFailure;
       const code = front?.problem === 'loop' ? 'proxy-loop' : 'front-proxy-failed';
-      this.#fail({ code, reason: front === undefined ? '' : describeFront(front), attempts });
+      const reason = front === undefined ? '' : describeFrontFailure(front, FRONT_NAMES);
+      this.#fail({ code, reason, attempts });
       return;
     }
     const reason = this.#describeAttempts();
-    if (!isTargetUnreachable) {
-      this.#fail({ code: 'members-failed', reason, attempts });
-      return;
-    }
     // If one member reports a refused connection, the target refused it. Other members may report the same refusal as
     // "unreachable" or as status 502.
     const targetRefused = failures.some((failure) => failure.targetRefused);
-    this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
+    if (isTargetUnreachable) this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
+    else this.#fail({ code: 'members-failed', reason, attempts });
   }
 
   #abort(code: 'deadline' | 'client-gone' | 'shutting-down'): void {
@@ -374,7 +350,7 @@ export class Dial implements Dialing, Listed {
     this.#cancelAttempts();
     if (this.#blame.mayBeTarget) this.#parts.clientBudgets.charge(this.#client, this.#attempts - 1);
     const clientLeft = failure.code === 'client-gone' || failure.code === 'shutting-down';
-    this.#end('failed', { kind: clientLeft ? 'client-left' : 'failed' });
+    this.#end('failed', { clientLeft });
     this.#emitEnded(failure.code);
     this.#finishIfIdle();
     this.#onResult({ ok: false, failure });
@@ -472,9 +448,3 @@ const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'member-incapable': 'cannot address this target',
   'target-doubted': 'could not reach the target',
 };
-
-function describeFront(failure: FrontFailure): string {
-  const names = { front: 'the front proxy', server: 'a member', key: 'dial.via' };
-  const { reason, advice } = describeFrontFailure(failure, names);
-  return `${reason}; ${advice}`;
-}

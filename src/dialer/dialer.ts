@@ -11,16 +11,16 @@ import type { Blame, EventBus } from '../core/events.ts';
 import type { FrontProxy, LoopGuard } from '../core/front-proxy.ts';
 import { isSame } from '../core/is-same.ts';
 import { LiveList } from '../core/live-list.ts';
-import type { LeaseProvider } from '../pool/lease.ts';
-import { Attempt, type AttemptFailure, type AttemptTask, type RawConnection } from './attempt.ts';
+import type { Lease, LeaseProvider } from '../pool/lease.ts';
+import { Attempt, type AttemptFailure, type RawConnection } from './attempt.ts';
 import { blameFor, targetCanCause } from './blame.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './contract.ts';
 import type { SourceFault } from './credentials.ts';
-import { Dial, type DialParts } from './dial.ts';
+import { Dial } from './dial.ts';
 import { type SiteBans, SiteEvidence } from './evidence.ts';
 import { frontProxyOf, frontSockets } from './front-proxy.ts';
 import { ClientBudgets, type DialSettings, HedgeBudget, OverdueAttempts } from './limits.ts';
-import { IdleConnections, type LeasedConnection } from './member-connections.ts';
+import { type DialParts, IdleConnections } from './member-connections.ts';
 import { failedSocket, memberSockets, type OpenSocket } from './member-socket.ts';
 import { NetworkWatch, networkSign } from './network-watch.ts';
 import { Reachability } from './reachability.ts';
@@ -54,14 +54,6 @@ export type SingleAttemptResult =
   | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
   | { readonly kind: 'cancelled' };
 
-/** A single attempt through a leased member. The caller reports the outcome of the lease to the pool. */
-export interface SingleAttempt {
-  /** Never rejects. */
-  readonly result: Promise<SingleAttemptResult>;
-  /** Idempotent. An established connection stays open. */
-  cancel(): void;
-}
-
 /** Fine enough for the shortest hedge delay, coarse enough to save CPU time. */
 const TICK_MS = 10;
 const UNKNOWN_SOURCE: SourceSettings = {
@@ -75,12 +67,8 @@ const UNKNOWN_SOURCE: SourceSettings = {
 export class MemberDialer implements Dialer, AsyncDisposable {
   readonly #options: DialerOptions;
   readonly #parts: DialParts;
-  readonly #idle: IdleConnections;
-  readonly #warm: WarmConnections;
-  readonly #network: NetworkWatch;
-  readonly #dials = new LiveList<Dial>();
-  readonly #singleAttempts = new Set<SingleAttempt>();
-  readonly #openConnections = new LiveList<LeasedConnection>();
+  /** Each cancels one. */
+  readonly #singleAttempts = new Set<() => void>();
   readonly #drawObserver: Disposable;
   #settings: DialerSettings;
   #memories = new Map<string, SourceMemory>();
@@ -92,8 +80,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     this.#settings = options;
     const deadlines = new Deadlines(clock, TICK_MS);
     const mayKeep = (socket: Socket) => isSame(frontProxyOf(socket), this.#settings.via);
-    this.#idle = new IdleConnections(clock, deadlines, mayKeep);
-    this.#network = new NetworkWatch(clock, (down) => {
+    const network = new NetworkWatch(clock, (down) => {
       options.onNetwork(down);
       bus.emit('network.judged', { down });
     });
@@ -108,8 +95,8 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       }
     };
     const memoryOf = this.#memoryOf;
-    this.#warm = new WarmConnections({ clock, deadlines, openSocket, pool, memoryOf });
-    this.#warm.configure(options.warm);
+    const warm = new WarmConnections({ clock, deadlines, openSocket, pool, memoryOf });
+    warm.configure(options.warm);
     this.#parts = {
       clock,
       bus,
@@ -117,28 +104,29 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       leases,
       deadlines,
       openSocket,
-      warm: this.#warm,
-      idle: this.#idle,
-      network: this.#network,
-      openConnections: this.#openConnections,
+      warm,
+      idle: new IdleConnections(clock, deadlines, mayKeep),
+      network,
+      openConnections: new LiveList(),
       overdueAttempts: new OverdueAttempts(),
       hedgeBudget: new HedgeBudget(),
       reachability: new Reachability(clock),
       evidence: new SiteEvidence(clock, pool),
       clientBudgets: new ClientBudgets(clock),
       memoryOf,
-      dials: this.#dials,
+      dials: new LiveList(),
       lastRequestId: 0,
     };
     // An answer of the service proves that our network is up.
     this.#drawObserver = bus.on('draw.done', ({ code }) => {
-      if (code !== 'transport' && code !== 'front-proxy-failed') this.#network.answered();
+      if (code !== 'transport' && code !== 'front-proxy-failed') network.answered();
     });
   }
 
   /** A dial counts until all its attempts have ended, even after it has a result. */
   get openCount(): number {
-    return this.#dials.size + this.#singleAttempts.size + this.#idle.size + this.#warm.size;
+    const { dials, idle, warm } = this.#parts;
+    return dials.size + this.#singleAttempts.size + idle.size + warm.size;
   }
 
   dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing {
@@ -146,69 +134,76 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     if (this.#closed) {
       dial.close();
     } else {
-      this.#dials.add(dial);
+      this.#parts.dials.add(dial);
       dial.start();
     }
     return dial;
   }
 
-  attempt({
-    target,
-    use,
-    ...task
-  }: Pick<AttemptTask, 'lease' | 'timeoutMs'> & Pick<DialRequest, 'target' | 'use'>): SingleAttempt {
+  /**
+   * A single attempt through a leased member. The caller reports the outcome of the lease to the pool. Never rejects.
+   * @param signal - ends the attempt. An established connection stays open.
+   */
+  attempt(
+    {
+      lease,
+      target,
+      use,
+      timeoutMs,
+    }: Pick<DialRequest, 'target' | 'use'> & { readonly lease: Lease; readonly timeoutMs: number },
+    signal: AbortSignal,
+  ): Promise<SingleAttemptResult> {
     const { promise, resolve } = Promise.withResolvers<SingleAttemptResult>();
     const settle = (result: SingleAttemptResult) => {
-      this.#singleAttempts.delete(single);
+      signal.removeEventListener('abort', cancel);
+      this.#singleAttempts.delete(cancel);
       resolve(result);
     };
-    const whole = { ...task, request: { target, use }, hedge: false };
-    const attempt = new Attempt(this.#parts, whole, (_, result) =>
+    const task = { lease, request: { target, use }, hedge: false, timeoutMs };
+    const attempt = new Attempt(this.#parts, task, (_, result) =>
       settle(this.#singleResult(attempt, result)),
     );
     const cancel = () => {
       attempt.cancel();
       settle({ kind: 'cancelled' });
     };
-    const single = { result: promise, cancel };
-    if (this.#closed) {
+    if (this.#closed || signal.aborted) {
       cancel();
     } else {
-      this.#singleAttempts.add(single);
+      signal.addEventListener('abort', cancel);
+      this.#singleAttempts.add(cancel);
       attempt.start();
     }
-    return single;
+    return promise;
   }
 
   /** A probe without an answer is no evidence about our own network, because most probed members are dead. */
   #singleResult(attempt: Attempt, result: RawConnection | AttemptFailure): SingleAttemptResult {
+    const { network } = this.#parts;
     if (result.kind === 'accepted') {
-      this.#network.answered();
+      network.answered();
       result.socket.pause(); // paused, because the caller gets the socket in a later tick
       return { kind: 'accepted', connection: result, ms: attempt.elapsedMs };
     }
-    if (networkSign(result) === 'up') this.#network.answered();
+    if (networkSign(result.fault, result.detail) === 'up') network.answered();
     const { credentials } = attempt.memory;
     const blame = targetCanCause(result)
       ? undefined
       : blameFor(result, {
-          reachedByOther: false,
-          clientLeft: false,
-          similarFailures: 1,
-          sourceWorked: false,
           sourceFaulty: credentials.faulty,
           credentialsWork: credentials.isFaultOfMember(attempt.login),
-          networkDown: this.#network.down,
+          networkDown: network.down,
         });
     return { kind: 'failed', failure: result, blame };
   }
 
   /** Keeps what it has learned about sources with unchanged settings. */
   configure(settings: DialerSettings): void {
+    const { idle, warm } = this.#parts;
     // Idle connections were opened through the previous front proxy, so new requests must not use them.
-    if (!isSame(this.#settings.via, settings.via)) this.#idle.clear();
+    if (!isSame(this.#settings.via, settings.via)) idle.clear();
     this.#settings = settings;
-    this.#warm.configure(settings.warm);
+    warm.configure(settings.warm);
     for (const [source, memory] of this.#memories) {
       if (!isSame(memory.settings, settings.sources.get(source))) this.#memories.delete(source);
     }
@@ -220,22 +215,24 @@ export class MemberDialer implements Dialer, AsyncDisposable {
 
   /** Another process of noria got an answer, which proves that our network is up. */
   answeredElsewhere(): void {
-    this.#network.answered();
+    this.#parts.network.answered();
   }
 
   closeConnections(leases: readonly number[]): void {
     const ids = new Set(leases);
-    for (const { lease, socket } of this.#openConnections.all()) if (ids.has(lease.id)) socket.destroy();
+    for (const { lease, socket } of this.#parts.openConnections.all())
+      if (ids.has(lease.id)) socket.destroy();
   }
 
   /** Ends all dials with `shutting-down`. Connections that were handed over stay open. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#drawObserver[Symbol.dispose]();
-    for (const dial of this.#dials.all()) dial.close();
-    for (const attempt of [...this.#singleAttempts]) attempt.cancel();
-    this.#idle.close();
-    this.#warm.configure('off');
+    const { dials, idle, warm } = this.#parts;
+    for (const dial of dials.all()) dial.close();
+    for (const cancel of [...this.#singleAttempts]) cancel();
+    idle.close();
+    warm.configure('off');
   }
 
   [Symbol.asyncDispose](): Promise<void> {

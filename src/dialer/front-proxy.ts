@@ -15,7 +15,7 @@ import { isOwnMember } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
 import { ConnectHandshake } from './connect-handshake.ts';
 import type { Handshake, HandshakeFailure } from './handshake.ts';
-import { closeCode, isLocalCode, type OpenSocket, secureSocket } from './member-socket.ts';
+import { closeCode, LOCAL_CODES, type OpenSocket, secureSocket } from './member-socket.ts';
 import { Socks5Handshake } from './socks-handshake.ts';
 
 export interface FrontFailure {
@@ -35,9 +35,15 @@ export interface FrontFailure {
     | 'silent'
     | 'unreachable'
     | 'loop';
-  /** The error code, status or reply that shows the cause: `ECONNREFUSED`, `status 407`, `reply 2`. */
+  /** `ECONNREFUSED`, `status 407`, `reply 2`. */
   readonly detail: string;
   readonly answeredOthers?: boolean;
+}
+
+const FRONT = Symbol('front');
+
+interface FrontSocket extends Socket {
+  [FRONT]?: { readonly front: FrontProxy; failureAfter(ms: number): FrontFailure | undefined };
 }
 
 const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI_NODATA']);
@@ -57,7 +63,8 @@ export class FrontHandshake {
   readonly #guard: LoopGuard;
   readonly #handshake: Handshake;
   readonly #done: (failure: FrontFailure | undefined) => void;
-  #isConnected = false;
+  #phase: 'connecting' | 'asking' | 'open' = 'connecting';
+  #failure: FrontFailure | undefined;
 
   /** @param done - called once, unless `cancel` is called first. */
   constructor(
@@ -77,7 +84,7 @@ export class FrontHandshake {
   }
 
   start(): void {
-    this.#isConnected = true;
+    this.#phase = 'asking';
     const { remoteAddress = '', remotePort = 0 } = this.#socket;
     const address = hostPort(remoteAddress, remotePort);
     if (address !== undefined && isOwnMember(address, this.#guard.ownAddresses())) {
@@ -89,11 +96,11 @@ export class FrontHandshake {
     this.#socket.write(this.#handshake.opening, 'latin1');
   }
 
-  failureAfter(ms: number): FrontFailure {
-    return {
-      problem: this.#isConnected ? 'silent' : 'down',
-      detail: `no answer within ${Math.round(ms)} ms`,
-    };
+  /** Undefined if the front proxy has connected the socket to the server. */
+  failureAfter(ms: number): FrontFailure | undefined {
+    if (this.#phase === 'open' || this.#failure !== undefined) return this.#failure;
+    const problem = this.#phase === 'asking' ? 'silent' : 'down';
+    return { problem, detail: `no answer within ${Math.round(ms)} ms` };
   }
 
   cancel(): void {
@@ -127,13 +134,15 @@ export class FrontHandshake {
 
   readonly #onClose = (): void => {
     const detail = closeCode(this.#socket);
-    if (isLocalCode(detail)) this.#end({ problem: 'local', detail });
-    else if (this.#isConnected) this.#end({ problem: 'silent', detail });
+    if (LOCAL_CODES.has(detail)) this.#end({ problem: 'local', detail });
+    else if (this.#phase === 'asking') this.#end({ problem: 'silent', detail });
     else this.#end({ problem: DNS_CODES.has(detail) ? 'unresolved' : 'down', detail });
   };
 
   #end(failure: FrontFailure | undefined): void {
     this.cancel();
+    this.#failure = failure;
+    if (failure === undefined) this.#phase = 'open';
     this.#done(failure);
   }
 }
@@ -227,13 +236,9 @@ const PROBLEMS: Record<
   }),
 };
 
-/** @returns `reason`: what happened, without a full stop at the end. */
-export function describeFrontFailure(
-  { problem, detail }: FrontFailure,
-  names: FrontNames,
-): { readonly reason: string; readonly advice: string } {
+export function describeFrontFailure({ problem, detail }: FrontFailure, names: FrontNames): string {
   const { what, advice } = PROBLEMS[problem](names);
-  return { reason: `${what} (${detail})`, advice };
+  return `${what} (${detail}); ${advice}`;
 }
 
 /**
@@ -245,7 +250,7 @@ export function frontSockets(
   clock: Clock,
   guard: LoopGuard,
 ): (front: FrontProxy, ...member: Parameters<OpenSocket>) => Socket {
-  const answers = { at: Number.NEGATIVE_INFINITY };
+  let answeredAt = Number.NEGATIVE_INFINITY;
   return (front, member, use, marks) => {
     const server = hostPort(member.host, member.port);
     if (server === undefined)
@@ -253,59 +258,34 @@ export function frontSockets(
     const isTls = member.protocol === 'https';
     const { host, port } = front;
     const raw = open({ protocol: 'http', host, port }, isTls ? 'forward' : use);
-    const connection = new FrontConnection(raw, { front, server, guard, marks }, answers, clock);
+    const startedAt = clock.monotonic();
+    const handshake = new FrontHandshake(raw, { front, server, guard, marks }, (failure) => {
+      if (failure === undefined || isAnswer(failure)) answeredAt = clock.monotonic();
+      if (failure === undefined) emitConnect();
+      else raw.destroy();
+    });
+    const emitConnect = withholdConnect(raw, () => handshake.start());
+    const failureAfter = (ms: number): FrontFailure | undefined => {
+      const failure = handshake.failureAfter(ms);
+      // If the front proxy answered on another connection at the same time, the front proxy works. Then this member is
+      // the cause of the silence.
+      return failure?.problem === 'silent'
+        ? { ...failure, answeredOthers: answeredAt >= startedAt }
+        : failure;
+    };
     const socket = isTls ? secureSocket(new FrontStream(raw)) : raw;
     if (socket !== raw) raw.on('connect', () => socket.emit('connect'));
-    return Object.assign(socket, { [FRONT]: connection });
+    return Object.assign(socket, { [FRONT]: { front, failureAfter } });
   };
 }
 
 /** Undefined if the socket is connected to its member, or direct. */
 export function frontFailureOf(socket: Socket | undefined, ms: number): FrontFailure | undefined {
-  return frontConnectionOf(socket)?.failureAfter(ms);
+  return (socket as FrontSocket | undefined)?.[FRONT]?.failureAfter(ms);
 }
 
 export function frontProxyOf(socket: Socket): FrontProxy | undefined {
-  return frontConnectionOf(socket)?.front;
-}
-
-function frontConnectionOf(socket: Socket | undefined): FrontConnection | undefined {
-  return socket !== undefined && FRONT in socket && socket[FRONT] instanceof FrontConnection
-    ? socket[FRONT]
-    : undefined;
-}
-
-const FRONT = Symbol('front');
-
-class FrontConnection {
-  readonly front: FrontProxy;
-  readonly #handshake: FrontHandshake;
-  readonly #answers: { at: number };
-  readonly #startedAt: number;
-  #result: 'pending' | 'open' | FrontFailure = 'pending';
-
-  constructor(raw: Socket, task: FrontTask, answers: { at: number }, clock: Clock) {
-    this.front = task.front;
-    this.#answers = answers;
-    this.#startedAt = clock.monotonic();
-    this.#handshake = new FrontHandshake(raw, task, (failure) => {
-      this.#result = failure ?? 'open';
-      if (failure === undefined || isAnswer(failure)) answers.at = clock.monotonic();
-      if (failure === undefined) emitConnect();
-      else raw.destroy();
-    });
-    const emitConnect = withholdConnect(raw, () => this.#handshake.start());
-  }
-
-  failureAfter(ms: number): FrontFailure | undefined {
-    if (this.#result === 'open') return undefined;
-    const failure = this.#result === 'pending' ? this.#handshake.failureAfter(ms) : this.#result;
-    // If the front proxy answered on another connection at the same time, the front proxy works. Then this member is
-    // the cause of the silence.
-    return failure.problem === 'silent'
-      ? { ...failure, answeredOthers: this.#answers.at >= this.#startedAt }
-      : failure;
-  }
+  return (socket as FrontSocket)[FRONT]?.front;
 }
 
 function isAnswer({ problem }: FrontFailure): boolean {
@@ -399,17 +379,14 @@ export function openFrontTunnel(
       server: server.text,
       key: 'service.via',
     };
-    const { reason, advice } = describeFrontFailure(failure, names);
-    return new NoriaError(SERVICE_FAULTS[failure.problem] ?? 'front-proxy-failed', `${reason}; ${advice}`);
+    const code = SERVICE_FAULTS[failure.problem] ?? 'front-proxy-failed';
+    return new NoriaError(code, describeFrontFailure(failure, names));
   };
   socket.on('connect', () => handshake.start());
-  let isOpen = false;
-  const handshake = new FrontHandshake(socket, task, (failure) => {
-    isOpen = failure === undefined;
-    done(failure && toError(failure));
-  });
-  return {
-    socket,
-    timedOut: (ms) => (isOpen ? undefined : toError(handshake.failureAfter(ms))),
+  const handshake = new FrontHandshake(socket, task, (failure) => done(failure && toError(failure)));
+  const timedOut = (ms: number) => {
+    const failure = handshake.failureAfter(ms);
+    return failure && toError(failure);
   };
+  return { socket, timedOut };
 }

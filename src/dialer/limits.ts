@@ -4,7 +4,6 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
-import { FULL_REPORT_POINTS } from './blame.ts';
 
 export interface DialSettings {
   /** Attempts that fail within FAST_FAILURE_MS do not count. */
@@ -19,8 +18,9 @@ export interface DialSettings {
 
 /** The client hardly notices so short a delay. */
 export const FAST_FAILURE_MS = 100;
-/** Includes attempts that fail fast. */
 export const MAX_ATTEMPTS = 10;
+/** The weight of a report by a member that worked recently, or that says that it cannot reach the target. */
+export const FULL_REPORT_POINTS = 3;
 /** The dial gives up when this number of members have reported that they cannot reach the target. */
 const MIN_REPORTS = 2;
 /** While other members reach the target, one that does not is more likely at fault itself. */
@@ -30,45 +30,16 @@ const JUST_REACHED_MS = 5_000;
 /** After the first report that a member cannot reach the target, the dial waits at most this long for another member. */
 export const SECOND_REPORT_WAIT_MS = 2_000;
 
-export interface DialTally {
-  readonly attempts: number;
-  readonly slowFailures: number;
-  readonly running: number;
-  readonly waitedMs: number;
-  readonly elapsedMs: number;
-  /** See `DialBlame.reportPoints`. */
-  readonly reportPoints: number;
-}
-
 /** @param sinceReachedMs - Infinity if no member reached the target recently. */
-export function allowsAnother(
-  settings: Pick<DialSettings, 'attempts'>,
-  { attempts, slowFailures, running, reportPoints }: DialTally,
-  sinceReachedMs: number,
-): boolean {
-  const left = settings.attempts - slowFailures - running;
-  const reports = reportsNeeded(sinceReachedMs);
-  return left > 0 && attempts < MAX_ATTEMPTS && reportPoints < reports * FULL_REPORT_POINTS;
-}
-
-export function maxWaitMs(
-  { waitForMemberMs, deadlineMs }: Pick<DialSettings, 'waitForMemberMs' | 'deadlineMs'>,
-  { waitedMs, elapsedMs, reportPoints }: DialTally,
-): number {
-  const leftMs = Math.max(0, Math.min(waitForMemberMs - waitedMs, deadlineMs - elapsedMs));
-  return reportPoints > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
-}
-
-function reportsNeeded(sinceReachedMs: number): number {
+export function maxReportPoints(sinceReachedMs: number): number {
   if (sinceReachedMs <= JUST_REACHED_MS) return Infinity;
-  return sinceReachedMs < Infinity ? MIN_REPORTS_AFTER_REACHED : MIN_REPORTS;
+  return FULL_REPORT_POINTS * (sinceReachedMs < Infinity ? MIN_REPORTS_AFTER_REACHED : MIN_REPORTS);
 }
 
 export const CLIENT_BURST = 100;
 export const CLIENT_ATTEMPTS_PER_SECOND = 10;
 /** What each attempt for any client adds to the budgets of all clients, so that the limit is higher on a busy noria. */
 const EARNED_PER_ATTEMPT = 0.1;
-/** A forgotten client starts again with a full budget. */
 const MAX_CLIENTS = 4_096;
 
 interface ClientBudget {
@@ -120,7 +91,7 @@ export class ClientBudgets {
   }
 }
 
-/** The minimum of a learned delay. It prevents needless hedges: each hedge opens a connection to a member. */
+/** The least learned delay: each hedge opens a connection to a member. */
 export const MIN_HEDGE_DELAY_MS = 50;
 
 /**
@@ -138,7 +109,6 @@ export function hedgeDelayMs(
   return Math.max(MIN_HEDGE_DELAY_MS, doubtful ? usualMs / 2 : usualMs);
 }
 
-/** Each dial adds this number of hedges to the budget, so ten dials add one hedge. */
 const EARNED_PER_DIAL = 0.1;
 const MAX_HEDGES = 10;
 
@@ -159,7 +129,6 @@ export class HedgeBudget {
     return true;
   }
 
-  /** The hedge is not wasted: it won, did not start, or failed. */
   refund(): void {
     this.#balance = Math.min(MAX_HEDGES, this.#balance + 1);
   }
@@ -168,11 +137,9 @@ export class HedgeBudget {
 /** Each avoided member slows the search in the pool. If more are slow, the rest probably are as well. */
 const MAX_AVOIDED = 64;
 
-/**
- * The attempts that have taken longer than their hedge delay: one through a silent member fails only at its timeout.
- */
+/** The attempts that have taken longer than their hedge delay: one through a silent member fails only at its timeout. */
 export class OverdueAttempts extends Set<{ readonly lease: { readonly member: string } }> {
-  /** Members in `tried` are left out, because the dial avoids them anyway. */
+  /** @param tried - left out, because the dial avoids them anyway. */
   membersToAvoid(slow: readonly string[], tried: readonly string[]): readonly string[] {
     const members = new Set(slow);
     for (const { lease } of this) members.add(lease.member);

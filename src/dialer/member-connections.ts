@@ -8,7 +8,7 @@ import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import { exitOf, type Lease, type LeaseProvider } from '../pool/lease.ts';
-import type { RawConnection } from './attempt.ts';
+import type { AttemptParts, RawConnection } from './attempt.ts';
 import type {
   AbsoluteAnswer,
   ConnectionOutcome,
@@ -16,21 +16,30 @@ import type {
   ForwardMode,
   MemberConnection,
 } from './contract.ts';
-import type { PreparedLogin } from './credentials.ts';
 import type { SiteEvidence } from './evidence.ts';
-import type { ClientBudgets } from './limits.ts';
+import type { ClientBudgets, HedgeBudget, OverdueAttempts } from './limits.ts';
+import type { NetworkWatch } from './network-watch.ts';
 import type { Reachability } from './reachability.ts';
 import type { SourceMemory } from './source-memory.ts';
+import type { WarmConnections } from './warm-connections.ts';
 
-export interface ConnectionParts {
-  readonly clock: Clock;
+/** What the dials of one dialer and their connections share. */
+export interface DialParts extends AttemptParts {
   readonly bus: EventBus;
   readonly pool: LeaseProvider;
+  /** Grants the leases: the pool, or the fleet where several replicas have to agree on the member of a session. */
+  readonly leases: Pick<LeaseProvider, 'acquire'>;
+  readonly warm: WarmConnections;
   readonly idle: IdleConnections;
+  readonly network: NetworkWatch;
   readonly reachability: Reachability;
   readonly evidence: SiteEvidence;
   readonly clientBudgets: ClientBudgets;
+  readonly hedgeBudget: HedgeBudget;
+  readonly overdueAttempts: OverdueAttempts;
+  readonly dials: LiveList<Listed & { close(): void }>;
   readonly openConnections: LiveList<LeasedConnection>;
+  lastRequestId: number;
 }
 
 export class LeasedConnection implements MemberConnection, Listed {
@@ -43,7 +52,7 @@ export class LeasedConnection implements MemberConnection, Listed {
   readonly reused: boolean;
   readonly attempts: number;
   readonly muteAfterMs?: number;
-  readonly #parts: ConnectionParts;
+  readonly #parts: DialParts;
   readonly #request: DialRequest;
   readonly #raw: RawConnection;
   readonly #memory: SourceMemory;
@@ -51,28 +60,26 @@ export class LeasedConnection implements MemberConnection, Listed {
   #isMemberError = false;
 
   constructor(
-    parts: ConnectionParts,
+    parts: DialParts,
     request: DialRequest,
-    facts: {
-      readonly raw: RawConnection;
-      readonly lease: Lease;
-      readonly memory: SourceMemory;
-      readonly reused: boolean;
-      readonly attempts: number;
-    },
+    raw: RawConnection,
+    {
+      lease,
+      reused,
+      attempts,
+    }: { readonly lease: Lease; readonly reused: boolean; readonly attempts: number },
   ) {
-    const { raw, lease } = facts;
     this.#parts = parts;
     this.#request = request;
     this.#raw = raw;
-    this.#memory = facts.memory;
+    this.#memory = parts.memoryOf(lease.source);
     this.lease = lease;
     this.socket = raw.socket;
     this.early = raw.early;
     this.forwardMode = raw.forwardMode;
     this.proxyAuthorization = raw.forwardMode === 'absolute' ? raw.login?.authorization.reveal() : undefined;
-    this.reused = facts.reused;
-    this.attempts = facts.attempts;
+    this.reused = reused;
+    this.attempts = attempts;
     if (request.use === 'forward') this.muteAfterMs = parts.reachability.muteAfterMs(request.target.text);
     parts.openConnections.add(this);
   }
@@ -148,31 +155,25 @@ export class LeasedConnection implements MemberConnection, Listed {
   }
 
   #keep(): void {
-    const { socket, forwardMode } = this;
     const { use, target, owner = '' } = this.#request;
     if (use === 'tunnel') {
-      socket.destroy();
+      this.socket.destroy();
       return;
     }
     const { member, remainingMs = Number.POSITIVE_INFINITY } = this.lease;
-    const { login, at } = this.#raw;
-    this.#parts.idle.keep({
-      ...{ socket, member, target: target.text, forwardMode, owner, login },
-      endsAt: at + remainingMs,
-    });
+    const raw = this.#raw;
+    this.#parts.idle.keep({ raw, member, target: target.text, owner, endsAt: raw.at + remainingMs });
   }
 }
 
-export interface IdleConnection {
-  readonly socket: Socket;
+interface IdleConnection {
+  /** Requests in absolute form on this connection carry the same credentials. */
+  readonly raw: RawConnection;
   readonly member: string;
   /** In absolute form, the connection serves any target. */
   readonly target: string;
-  readonly forwardMode: ForwardMode;
   /** Some targets authenticate a connection, and not each request. */
   readonly owner: string;
-  /** Requests in absolute form on this connection carry the same credentials. */
-  readonly login: PreparedLogin | undefined;
   /** Monotonic; `Infinity` if unknown. */
   readonly endsAt: number;
 }
@@ -214,7 +215,8 @@ export class IdleConnections {
 
   /** Takes ownership. */
   keep(connection: IdleConnection): void {
-    const { socket, member, forwardMode } = connection;
+    const { raw, member } = connection;
+    const { socket, forwardMode } = raw;
     const others = this.#byMember.get(member);
     const leftMs = Math.min(MAX_IDLE_MS, connection.endsAt - this.#clock.monotonic());
     const serving = (others ?? []).filter((other) => isServing(other, forwardMode, connection));
@@ -240,14 +242,16 @@ export class IdleConnections {
    * The caller owns the connection. It is flowing: add a 'data' listener in the same tick.
    * @param use.forwardMode - `absolute`: a connection that the member has connected to the target serves as well.
    */
-  take(use: Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>): IdleConnection | undefined {
+  take(
+    use: Pick<IdleConnection, 'member' | 'target' | 'owner'> & { readonly forwardMode: ForwardMode },
+  ): RawConnection | undefined {
     const entries = this.#byMember.get(use.member);
     if (entries === undefined) return undefined;
     let entry = entries.findLast((own) => isServing(own, 'direct', use));
     if (use.forwardMode === 'absolute') entry ??= entries.findLast((own) => isServing(own, 'absolute', use));
     if (entry === undefined) return undefined;
     this.#remove(entry);
-    return entry.connection;
+    return entry.connection.raw;
   }
 
   clear(): void {
@@ -260,7 +264,7 @@ export class IdleConnections {
   }
 
   #remove(entry: Entry): void {
-    const { socket, member } = entry.connection;
+    const { raw, member } = entry.connection;
     const entries = this.#byMember.get(member) ?? [];
     const at = entries.lastIndexOf(entry);
     if (at < 0) return;
@@ -268,7 +272,7 @@ export class IdleConnections {
     if (entries.length === 0) this.#byMember.delete(member);
     this.#size -= 1;
     this.#deadlines.clear(entry.deadline);
-    socket.off('data', entry.drop).off('end', entry.drop).off('close', entry.drop);
+    raw.socket.off('data', entry.drop).off('end', entry.drop).off('close', entry.drop);
   }
 }
 
@@ -278,7 +282,7 @@ function isServing(
   mode: ForwardMode,
   { target, owner }: Pick<IdleConnection, 'target' | 'owner'>,
 ): boolean {
-  if (connection.forwardMode !== mode || connection.owner !== owner) return false;
+  if (connection.raw.forwardMode !== mode || connection.owner !== owner) return false;
   return mode === 'absolute' || connection.target === target;
 }
 

@@ -37,10 +37,19 @@ const LONG_LIVED = {
   keepAliveInitialDelay: TCP_KEEP_ALIVE_MS,
 } as const;
 
-const LOCAL_CODES = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'EADDRNOTAVAIL', 'ENOMEM']);
-const ANSWER_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORTED']);
+/** This machine is out of sockets, ports or memory. */
+export const LOCAL_CODES: ReadonlySet<string> = new Set([
+  'EMFILE',
+  'ENFILE',
+  'ENOBUFS',
+  'EADDRNOTAVAIL',
+  'ENOMEM',
+]);
+const RESET_CODES: readonly unknown[] = ['EPIPE', 'ECONNRESET', 'ECONNABORTED'];
+/** Another machine answered. */
+export const ANSWER_CODES: ReadonlySet<unknown> = new Set(['ECONNREFUSED', ...RESET_CODES]);
 
-/** Returns a function that opens real connections. All its connections for tunnels share one read buffer. */
+/** All connections for tunnels share one read buffer. */
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
   return ({ protocol, host, port }, use) => {
@@ -73,21 +82,9 @@ export function closeCode(socket: Pick<Socket, 'errored'> | undefined): string {
   return 'code' in error && typeof error.code === 'string' ? error.code : error.name;
 }
 
-/** Whether the code means that this machine is out of sockets, ports or memory. */
-export function isLocalCode(code: string): boolean {
-  return LOCAL_CODES.has(code);
-}
-
-/** Whether the code means that another machine answered, for example with a reset. */
-export function isAnswerCode(code: string): boolean {
-  return ANSWER_CODES.has(code);
-}
-
 function ignoreError(): void {
   // ignored: 'close' follows every error, and `socket.errored` keeps the error
 }
-
-const RESET_CODES = new Set<unknown>(['EPIPE', 'ECONNRESET', 'ECONNABORTED']);
 
 type Done = (error?: Error | null) => void;
 
@@ -150,7 +147,7 @@ class ReceivingWrites {
   }
 
   readonly #onWritten: Done = (error) => {
-    if (error !== null && error !== undefined && 'code' in error && RESET_CODES.has(error.code)) {
+    if (error !== null && error !== undefined && 'code' in error && RESET_CODES.includes(error.code)) {
       this.failed = true;
       this.#done?.();
     } else {
@@ -159,7 +156,7 @@ class ReceivingWrites {
   };
 }
 
-/** The read size of a plain socket in Node. */
+/** As a plain socket in Node reads. */
 const SHARED_BYTES = 64 * 1024;
 /** Fewer reads and writes per byte than with 64 KiB (docs/performance.md). */
 const LARGE_BYTES = 256 * 1024;
@@ -171,7 +168,7 @@ export class ReadMemory {
   #copy = Buffer.allocUnsafeSlow(SHARED_BYTES);
   readonly #spare: Buffer[] = [];
 
-  /** Returns a copy of the first bytes of `shared`. The next call overwrites this copy, except after `keepCopy`. */
+  /** The next call overwrites this copy of the first bytes of `shared`, except after `keepCopy`. */
   copy(byteCount: number): Buffer {
     this.shared.copy(this.#copy, 0, 0, byteCount);
     return this.#copy.subarray(0, byteCount);
@@ -186,7 +183,6 @@ export class ReadMemory {
     return this.#spare.pop() ?? Buffer.allocUnsafeSlow(LARGE_BYTES);
   }
 
-  /** The caller must not use the buffer afterwards. */
   giveBack(buffer: Buffer): void {
     if (this.#spare.length < MAX_SPARE_BUFFERS) this.#spare.push(buffer);
   }
@@ -244,9 +240,7 @@ class TunnelReads {
     else socket.emit('data', this.#takeLarge(buffer, byteCount));
   }
 
-  /**
-   * Reuses memory if `sink` sent the previous chunk at once, because it will probably send this one at once as well.
-   */
+  /** Reuses memory if `sink` sent the previous chunk at once: it will probably send this one at once as well. */
   #emitShared(socket: Socket, byteCount: number): void {
     const { shared } = this.#memory;
     const reuses = this.#sentAtOnce;

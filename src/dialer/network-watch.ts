@@ -5,9 +5,8 @@
  */
 import { AgedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
-import { FAULTS } from '../core/faults.ts';
-import type { AttemptFailure } from './attempt.ts';
-import { isAnswerCode, isLocalCode } from './member-socket.ts';
+import { FAULTS, type FaultCode } from '../core/faults.ts';
+import { ANSWER_CODES, LOCAL_CODES } from './member-socket.ts';
 
 export const MIN_LOST_MEMBERS = 4;
 const LOST_WITHIN_MS = 60_000;
@@ -64,12 +63,9 @@ export class NetworkWatch {
  * `up`: another machine answered, if only with a refusal. `down`: none did. `unknown`: noria has sent nothing, or the
  * failure is local.
  */
-export function networkSign({
-  fault,
-  detail,
-}: Pick<AttemptFailure, 'fault' | 'detail'>): 'up' | 'down' | 'unknown' {
+export function networkSign(fault: FaultCode, detail: string): 'up' | 'down' | 'unknown' {
   if (fault === 'member-incapable' || FAULTS[fault].side === 'front-proxy') return 'unknown';
-  if (fault !== 'member-unreachable' || isAnswerCode(detail)) return 'up';
+  if (fault !== 'member-unreachable' || ANSWER_CODES.has(detail)) return 'up';
   // Node rejects an invalid address with a code of its own, such as ERR_SOCKET_BAD_PORT.
-  return isLocalCode(detail) || detail.startsWith('ERR_') ? 'unknown' : 'down';
+  return LOCAL_CODES.has(detail) || detail.startsWith('ERR_') ? 'unknown' : 'down';
 }

@@ -32,6 +32,7 @@ export class Pipelining {
   readonly #refusing: AgedMap<string>;
   #longestMs: number | undefined;
   #trialAt = Number.NEGATIVE_INFINITY;
+  /** Whether a member has accepted a login in a plain handshake. */
   #isLoginNeeded = false;
 
   constructor(clock: Clock, setting: HandshakeSetting) {
@@ -56,16 +57,12 @@ export class Pipelining {
     return Math.max(MIN_SILENCE_MS, SILENCE_FACTOR * (this.#longestMs ?? 0));
   }
 
-  accepted(member: string, mode: HandshakeMode, ms: number): void {
+  accepted(member: string, mode: HandshakeMode, ms: number, hasLogin = false): void {
     this.#longestMs = Math.max(ms, DECAY * (this.#longestMs ?? 0));
+    if (mode === 'plain') this.#isLoginNeeded ||= hasLogin;
     if (mode === 'plain' || this.#accepting.has(member)) return;
     this.#refusing.delete(member);
     this.#accepting.set(member, true);
-  }
-
-  /** Records that a member accepted a login in a plain handshake. */
-  loginAccepted(): void {
-    this.#isLoginNeeded = true;
   }
 
   /** It failed a pipelined handshake, and then accepted a plain one. */

@@ -11,7 +11,7 @@ import type { LeaseProvider, RoutingOptions, UpcomingMember } from '../pool/leas
 import { isSameLogin, type PreparedLogin } from './credentials.ts';
 import { type OpenSocket, readyEvent } from './member-socket.ts';
 import { Socks5Handshake } from './socks-handshake.ts';
-import type { SourceMemory } from './source-memory.ts';
+import type { OpeningTimes, SourceMemory } from './source-memory.ts';
 
 /** A number: the maximum for each source. */
 export type WarmSetting = 'auto' | 'off' | number;
@@ -22,16 +22,6 @@ interface WarmParts {
   readonly openSocket: OpenSocket;
   readonly pool: LeaseProvider;
   memoryOf(source: string): SourceMemory;
-}
-
-export interface TakenConnection {
-  readonly socket: Socket;
-  readonly login: PreparedLogin | undefined;
-  /** Whether TCP, and TLS if used, are established. */
-  readonly isConnected: boolean;
-  /** SOCKS5 only; its opening message has been sent. */
-  readonly handshake: Socks5Handshake | undefined;
-  readonly savedMs: number;
 }
 
 const MAX_AUTO_CONNECTIONS = 128;
@@ -69,25 +59,28 @@ export class WarmConnections {
   }
 
   /** Only if it has the current login. The caller then owns it. */
-  take({ member, source, login }: UpcomingMember): TakenConnection | undefined {
+  take({ member, source, login }: UpcomingMember): WarmConnection | undefined {
     const connection = this.#byMember.size === 0 ? undefined : this.#byMember.get(member);
     if (connection === undefined) return undefined;
     this.#forget(connection);
     const current = login ?? this.#parts.memoryOf(source).credentials.current;
-    if (isSameLogin(connection.login, current)) return connection.take();
-    connection.close();
-    return undefined;
+    if (!isSameLogin(connection.login, current)) {
+      connection.close();
+      return undefined;
+    }
+    connection.release();
+    return connection;
   }
 
-  /** Opens connections to the members that the next tunnels will probably get. */
   used(routing: RoutingOptions, next: UpcomingMember): void {
     if (this.#maxPerSource === 0) return;
-    const { opening } = this.#parts.memoryOf(next.source);
+    const memory = this.#parts.memoryOf(next.source);
+    const { opening } = memory;
     if (opening.averageMs === undefined || opening.minMs < MIN_GAIN_MS) return;
     this.#balance = Math.min(MAX_BALANCE, this.#balance + EARNED_PER_TUNNEL);
     const rate = this.#rateOf(routing);
     rate.add(this.#parts.clock.monotonic());
-    const openingMs = opening.averageMs * this.#openingRoundTrips(next);
+    const openingMs = opening.averageMs * openingRoundTrips(next, memory);
     const stock = stockFor(rate.perMs, openingMs, opening.keepMs);
     if (stock === 0 || this.#balance <= 0) return;
     const count = Math.min(stock, this.#maxPerSource);
@@ -113,36 +106,18 @@ export class WarmConnections {
 
   #rateOf({ session, source, protocol, location }: RoutingOptions): TunnelRate {
     const stream = session === undefined ? `|${source ?? ''}|${protocol ?? ''}|${location ?? ''}` : session;
-    let rate = this.#streams.get(stream);
-    if (rate === undefined) {
-      rate = new TunnelRate();
-      this.#streams.set(stream, rate);
-    }
-    return rate;
+    return this.#streams.getOrMake(stream, () => new TunnelRate());
   }
 
   readonly #isKnown = (member: string): boolean => this.#byMember.has(member) || this.#failed.has(member);
 
   #open(member: UpcomingMember): void {
-    const { source, remainingMs = Number.POSITIVE_INFINITY } = member;
+    const { source } = member;
     const count = this.#countBySource.get(source) ?? 0;
     if (count >= this.#maxPerSource || this.#isKnown(member.member)) return;
-    const memory = this.#parts.memoryOf(source);
-    const login = memory.credentials.firstFor(member.login);
-    const greets = this.#openingRoundTrips(member) > 1;
-    const keepMs = Math.min(memory.opening.keepMs, remainingMs);
-    const settings = { member, memory, login, greets, keepMs };
-    const connection = new WarmConnection(this.#parts, settings, this.#onEnded);
+    const connection = new WarmConnection(this.#parts, member, this.#onEnded);
     this.#byMember.set(member.member, connection);
     this.#countBySource.set(source, count + 1);
-  }
-
-  /** Until the member can receive the request for a target. */
-  #openingRoundTrips({ member, source, protocol, login }: UpcomingMember): number {
-    const { pipelining, credentials } = this.#parts.memoryOf(source);
-    const hasLogin = (login ?? credentials.current) !== undefined;
-    if (protocol !== 'socks5' || !pipelining.isPlain(member, hasLogin)) return 1;
-    return hasLogin ? 3 : 2;
   }
 
   #forget({ member: { member, source } }: WarmConnection): void {
@@ -158,94 +133,98 @@ type WarmEnd = 'unopened' | 'closed' | 'expired';
  * Ends when a tunnel takes it, when it expires, or when the member closes it. If a SOCKS5 member does not accept
  * pipelining, greeting and login are sent early as well; the login only if the member asks for one.
  */
-class WarmConnection {
+export class WarmConnection {
   readonly member: UpcomingMember;
   readonly login: PreparedLogin | undefined;
+  readonly socket: Socket;
+  /** Whether TCP, and TLS if used, are established. */
+  isConnected = false;
+  /** SOCKS5 only; its opening message has been sent if the connection is established. */
+  readonly handshake: Socks5Handshake | undefined;
+  /** Set by `release`. */
+  savedMs = 0;
   readonly #parts: WarmParts;
-  readonly #memory: SourceMemory;
+  readonly #opening: OpeningTimes;
   readonly #onEnded: (connection: WarmConnection, end: WarmEnd, keptMs: number) => void;
-  readonly #socket: Socket;
   readonly #openedAt: number;
   readonly #deadline: Deadline;
-  #isConnected = false;
   #readyAt: number | undefined;
-  readonly #handshake: Socks5Handshake | undefined;
 
   /** @param onEnded - it has ended unused. `keptMs`: the time since it was ready. */
   constructor(
     parts: WarmParts,
-    settings: {
-      readonly member: UpcomingMember;
-      readonly memory: SourceMemory;
-      readonly login: PreparedLogin | undefined;
-      /** SOCKS5 only: whether greeting and login go before a tunnel needs the connection. */
-      readonly greets: boolean;
-      /** Since noria began to open it. */
-      readonly keepMs: number;
-    },
+    member: UpcomingMember,
     onEnded: (connection: WarmConnection, end: WarmEnd, keptMs: number) => void,
   ) {
-    const { member, login, memory, greets, keepMs } = settings;
+    const { remainingMs = Number.POSITIVE_INFINITY } = member;
+    const memory = parts.memoryOf(member.source);
     this.member = member;
-    this.login = login;
+    this.login = memory.credentials.firstFor(member.login);
     this.#parts = parts;
-    this.#memory = memory;
+    this.#opening = memory.opening;
     this.#onEnded = onEnded;
-    this.#handshake = greets ? new Socks5Handshake(undefined, login) : undefined;
+    const greets = openingRoundTrips(member, memory) > 1;
+    this.handshake = greets ? new Socks5Handshake(undefined, this.login) : undefined;
     this.#openedAt = parts.clock.monotonic();
+    const keepMs = Math.min(memory.opening.keepMs, remainingMs);
     this.#deadline = parts.deadlines.set(keepMs, this.#onExpired);
-    this.#socket = parts.openSocket(member, 'tunnel');
-    this.#socket.on(readyEvent(member.protocol), this.#onReady).on('close', this.#onClosed);
-  }
-
-  take(): TakenConnection {
-    this.#release();
-    const handshake = this.#isConnected ? this.#handshake : undefined;
-    const savedMs = (this.#readyAt ?? this.#parts.clock.monotonic()) - this.#openedAt;
-    return { socket: this.#socket, login: this.login, isConnected: this.#isConnected, handshake, savedMs };
+    this.socket = parts.openSocket(member, 'tunnel');
+    this.socket.on(readyEvent(member.protocol), this.#onReady).on('close', this.#onClosed);
   }
 
   /** Without a call of `onEnded`. */
   close(): void {
-    this.#release();
-    this.#socket.destroy();
+    this.release();
+    this.socket.destroy();
+  }
+
+  /** From now on, the caller owns the socket. */
+  release(): void {
+    this.savedMs = (this.#readyAt ?? this.#parts.clock.monotonic()) - this.#openedAt;
+    this.#parts.deadlines.clear(this.#deadline);
+    this.socket
+      .off(readyEvent(this.member.protocol), this.#onReady)
+      .off('close', this.#onClosed)
+      .off('data', this.#onData)
+      .off('end', this.#onClosed);
   }
 
   readonly #onReady = (): void => {
     const now = this.#parts.clock.monotonic();
-    this.#isConnected = true;
-    this.#memory.opening.opened(now - this.#openedAt);
-    this.#socket.on('data', this.#onData).on('end', this.#onClosed);
-    if (this.#handshake === undefined) this.#readyAt = now;
-    else this.#socket.write(this.#handshake.opening);
+    this.isConnected = true;
+    this.#opening.opened(now - this.#openedAt);
+    this.socket.on('data', this.#onData).on('end', this.#onClosed);
+    if (this.handshake === undefined) this.#readyAt = now;
+    else this.socket.write(this.handshake.opening);
   };
 
   readonly #onData = (bytes: Buffer): void => {
-    const step = this.#handshake?.take(bytes);
-    if (step?.kind === 'send') this.#socket.write(step.bytes);
+    const step = this.handshake?.take(bytes);
+    if (step?.kind === 'send') this.socket.write(step.bytes);
     else if (step?.kind !== 'more')
       this.#end('closed'); // before the request, a member may send only replies of the handshake
-    else if (this.#handshake?.isWaiting === true) this.#readyAt ??= this.#parts.clock.monotonic();
+    else if (this.handshake?.isWaiting === true) this.#readyAt ??= this.#parts.clock.monotonic();
   };
 
-  readonly #onClosed = (): void => this.#end(this.#isConnected ? 'closed' : 'unopened');
+  readonly #onClosed = (): void => this.#end(this.isConnected ? 'closed' : 'unopened');
 
-  readonly #onExpired = (): void => this.#end(this.#isConnected ? 'expired' : 'unopened');
+  readonly #onExpired = (): void => this.#end(this.isConnected ? 'expired' : 'unopened');
 
   #end(end: WarmEnd): void {
     const now = this.#parts.clock.monotonic();
     this.close();
     this.#onEnded(this, end, now - (this.#readyAt ?? now));
   }
+}
 
-  #release(): void {
-    this.#parts.deadlines.clear(this.#deadline);
-    this.#socket
-      .off(readyEvent(this.member.protocol), this.#onReady)
-      .off('close', this.#onClosed)
-      .off('data', this.#onData)
-      .off('end', this.#onClosed);
-  }
+/** Until the member can receive the request for a target. */
+function openingRoundTrips(
+  { member, protocol, login }: UpcomingMember,
+  { pipelining, credentials }: SourceMemory,
+): number {
+  const hasLogin = (login ?? credentials.current) !== undefined;
+  if (protocol !== 'socks5' || !pipelining.isPlain(member, hasLogin)) return 1;
+  return hasLogin ? 3 : 2;
 }
 
 /** Clients would not notice a smaller gain. */

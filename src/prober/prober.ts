@@ -1,21 +1,27 @@
 /**
  * Probes unproven members before their first use, and members that failed for only one client; with a check, also
- * those whose quarantine has ended or that had no success for a while. A member that does not reach the site is
- * blamed only after another one has reached it, so a dead site or a wrong check does no harm. A member without a sign
- * of life is blamed only after a working member has given one.
+ * those whose quarantine has ended or that had no success for a while. A probe is a request to the site of
+ * `health.check` or, without a check, one or two attempts. A member that does not reach the site is blamed only after
+ * another one has reached it, so a dead site or a wrong check does no harm. A member without a sign of life, a reply
+ * that only a working proxy gives, is blamed only after a working member has given one.
  */
-
+import { isIP, type Socket } from 'node:net';
+import { addAbortSignal } from 'node:stream';
+import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import { MINUTE_MS } from '../core/duration.ts';
-import type { EventBus } from '../core/events.ts';
+import type { Blame, EventBus } from '../core/events.ts';
 import { type FaultCode, NoriaError } from '../core/faults.ts';
+import { type HostPort, hostPort, parseHostPort } from '../core/host-port.ts';
 import type { Random } from '../core/random.ts';
-import type { MemberDialer } from '../dialer/dialer.ts';
+import { memberHandshake, type RawConnection } from '../dialer/attempt.ts';
+import { MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../dialer/connect-handshake.ts';
+import type { MemberDialer, SingleAttemptResult } from '../dialer/dialer.ts';
+import { NO_BYTES } from '../dialer/handshake.ts';
 import type { DrawnMember } from '../pool/drawn-member.ts';
 import type { Lease, ProbeLease } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
-import { type Asks, type CheckSite, exitThrough, Probe, type ProbeOutcome, readCheckSite } from './probe.ts';
 
 interface CheckSettings {
   readonly url: string;
@@ -37,11 +43,23 @@ export interface ProberOptions extends ProberSettings {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
+type ProbeOutcome =
+  /** `latencyMs`: only with a site. `relays`: the member relayed bytes of a target. */
+  | { readonly kind: 'passed'; readonly latencyMs?: number; readonly relays: boolean }
+  | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
+  /** It closed every connection without an answer, or never answered. */
+  | { readonly kind: 'lifeless'; readonly fault: FaultCode }
+  /** It did not connect to its own address, at which it listens, or relayed nothing from there. */
+  | { readonly kind: 'unconnected'; readonly fault: FaultCode }
+  /** If another member reaches the site, this one is at fault. `alive`: it speaks its protocol. */
+  | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
+  | { readonly kind: 'cancelled' };
+
 /** Longer or shorter by a random part of up to JITTER. */
 const ROUND_MS = 1_000;
 const JITTER = 0.2;
 const MAX_PROBES = 32;
-/** Long enough for most working members, short enough to find dead ones soon. */
+/** Of each step. Long enough for most working members, short enough to find dead ones soon. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
 /** `#compare` probes only a member that had a success within this time, in ms. */
 const WORKED_MS = 10 * MINUTE_MS;
@@ -49,24 +67,43 @@ const TICK_MS = 50;
 /** The id of a lease that the pool has not granted. */
 const NO_LEASE = -1;
 
+/** Names under `.invalid` never resolve (RFC 6761): a working proxy reports that it cannot reach the target. */
+const NOWHERE: HostPort = {
+  host: 'probe.invalid',
+  port: 443,
+  kind: 'name',
+  text: 'probe.invalid:443',
+};
+
+/** Only a working member says that it cannot reach the target. */
+const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);
+
+const SITE_FAULTS = {
+  silent: 'member-silent',
+  closed: 'member-closed',
+  garbage: 'member-protocol',
+} as const satisfies Record<string, FaultCode>;
+
+/** The most bytes of an answer that noria reads to find an address in it. */
+const MAX_ANSWER_BYTES = 64 * 1024;
+const ADDRESS = /(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[\da-f]{0,4}(?::[\da-f]{0,4}){2,7}/gi;
+
 /** Its lease is kept until another member shows whether the site works. */
-interface Suspect {
+type Suspect = Extract<ProbeOutcome, { kind: 'suspect' }> & {
   readonly lease: ProbeLease;
-  readonly fault: FaultCode;
-  readonly alive: boolean;
   readonly sinceAt: number;
-}
+};
 
 export class Prober implements AsyncDisposable {
   readonly #options: ProberOptions;
   readonly #deadlines: Deadlines;
   readonly #joinObserver: Disposable;
-  readonly #probes = new Map<Probe, Promise<void>>();
+  readonly #closing = new AbortController();
+  readonly #probes = new Set<Promise<void>>();
   #settings: ProberSettings;
   #site: CheckSite | undefined;
-  #suspects: readonly Suspect[] = [];
+  #suspects: Suspect[] = [];
   #timer: Disposable | undefined;
-  #closed = false;
 
   /** @throws NoriaError `bad-config` when the URL of the check is not an http or https URL. */
   constructor(options: ProberOptions) {
@@ -98,22 +135,28 @@ export class Prober implements AsyncDisposable {
     url: string,
     signal: AbortSignal,
   ): Promise<string | undefined> {
-    const { clock, dialer } = this.#options;
     const site = readCheckSite(url);
     if (site === undefined) return undefined;
     const address = { source, protocol, host, port, ...(login !== undefined && { login }) };
     const lease = { ...address, id: NO_LEASE, member: `${host}:${port}`, waitedMs: 0, doubtful: false };
     const timeoutMs = this.#settings.check?.timeoutMs ?? SIGN_OF_LIFE_TIMEOUT_MS;
-    return exitThrough(lease, site, { clock, deadlines: this.#deadlines, dialer, timeoutMs, signal });
+    let text = '';
+    await this.#ask({ lease, timeoutMs }, site, signal, (held) => {
+      text = held.toString('latin1');
+      return held.length > MAX_ANSWER_BYTES ? 'long' : undefined;
+    });
+    const [head = '', ...body] = text.split('\r\n\r\n');
+    if (!/^HTTP\/1\.[01] 2/.test(head)) return undefined;
+    const found = body.join('\r\n').match(ADDRESS) ?? [];
+    return found.find((address) => isIP(address) !== 0);
   }
 
   /** Cancels all probes without blaming their members. Idempotent. The prober must close before the dialer. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#closing.abort();
     this.#timer?.[Symbol.dispose]();
     this.#joinObserver[Symbol.dispose]();
-    for (const probe of this.#probes.keys()) probe.cancel();
-    await Promise.all(this.#probes.values());
+    await Promise.all(this.#probes);
     for (const { lease } of this.#suspects) this.#release(lease);
     this.#suspects = [];
   }
@@ -123,7 +166,7 @@ export class Prober implements AsyncDisposable {
   }
 
   #wakeAfter(ms: number): void {
-    if (this.#closed) return;
+    if (this.#closing.signal.aborted) return;
     this.#timer?.[Symbol.dispose]();
     this.#timer = this.#options.clock.after(ms, () => this.#round());
   }
@@ -132,7 +175,11 @@ export class Prober implements AsyncDisposable {
     const heldMs = this.#settings.check?.everyMs ?? 0;
     const now = this.#options.clock.monotonic();
     const isOld = ({ sinceAt }: Suspect) => now - sinceAt >= heldMs;
-    this.#releaseSuspects(this.#suspects.filter(isOld));
+    // No other member reached the site either, so the site is at fault.
+    for (const { lease, alive } of this.#suspects.filter(isOld)) {
+      if (alive && lease.isNew) this.#admit(lease, undefined);
+      else this.#release(lease);
+    }
     this.#suspects = this.#suspects.filter((suspect) => !isOld(suspect));
     this.#startProbes();
     const jitter = 1 + (2 * this.#options.random() - 1) * JITTER;
@@ -140,55 +187,49 @@ export class Prober implements AsyncDisposable {
   }
 
   #startProbes(): void {
-    const { pool } = this.#options;
     const { check } = this.#settings;
     const room = MAX_PROBES - this.#probes.size;
-    if (this.#closed || room <= 0) return;
-    for (const lease of pool.acquireForProbe(room, check?.everyMs)) {
-      const onOutcome = (outcome: ProbeOutcome) => this.#onOutcome(lease, outcome);
-      if (check !== undefined && this.#site !== undefined) {
-        this.#start(lease, { at: this.#site, expectStatus: check.expectStatus }, check.timeoutMs, onOutcome);
-      } else {
-        const asks = lease.isNew ? 'sign-of-life' : 'own-address';
-        this.#start(lease, asks, SIGN_OF_LIFE_TIMEOUT_MS, onOutcome);
-      }
+    if (this.#closing.signal.aborted || room <= 0) return;
+    for (const lease of this.#options.pool.acquireForProbe(room, check?.everyMs)) {
+      const probe =
+        check !== undefined && this.#site !== undefined
+          ? this.#askForStatus(lease, this.#site, check)
+          : this.#askForSignOfLife(lease, lease.isNew);
+      this.#start(probe, (outcome) => this.#onOutcome(lease, outcome));
     }
   }
 
-  #start(lease: Lease, asks: Asks, timeoutMs: number, onOutcome: (outcome: ProbeOutcome) => void): void {
-    const { clock, dialer } = this.#options;
-    const probe = new Probe(lease, asks, timeoutMs, { clock, dialer, deadlines: this.#deadlines });
-    const finished = probe.run().then((outcome) => {
-      this.#probes.delete(probe);
+  #start(probe: Promise<ProbeOutcome>, onOutcome: (outcome: ProbeOutcome) => void): void {
+    const finished: Promise<void> = probe.then((outcome) => {
+      this.#probes.delete(finished);
       onOutcome(outcome);
       this.#startProbes();
     });
-    this.#probes.set(probe, finished);
+    this.#probes.add(finished);
   }
 
   #onOutcome(lease: ProbeLease, outcome: ProbeOutcome): void {
-    const { clock } = this.#options;
     switch (outcome.kind) {
       case 'passed':
         // If no check is configured, a passed probe admits a new member, but only a client's request ends a quarantine.
         if (lease.isNew || this.#site !== undefined) this.#admit(lease, outcome.latencyMs);
         else if (outcome.relays) this.#release(lease);
-        else this.#blame(lease, { blame: 'unclear', fault: 'member-refused' });
-        if (this.#site !== undefined) this.#blameSuspects();
+        else this.#blame(lease, 'member-refused', 'unclear');
+        if (this.#site === undefined) return;
+        for (const suspect of this.#suspects) this.#blame(suspect.lease, suspect.fault, 'member');
+        this.#suspects = [];
         return;
       case 'failed':
-        this.#blame(lease, outcome);
+        this.#blame(lease, outcome.fault, outcome.blame);
         return;
       case 'lifeless':
       case 'unconnected':
-        if (lease.isNew) this.#blame(lease, { ...outcome, blame: 'member' });
+        if (lease.isNew) this.#blame(lease, outcome.fault, 'member');
         else this.#compare(lease, outcome);
         return;
-      case 'suspect': {
-        const { fault, alive } = outcome;
-        this.#suspects = [...this.#suspects, { lease, fault, alive, sinceAt: clock.monotonic() }];
+      case 'suspect':
+        this.#suspects.push({ ...outcome, lease, sinceAt: this.#options.clock.monotonic() });
         return;
-      }
       case 'cancelled':
         this.#release(lease);
     }
@@ -197,27 +238,29 @@ export class Prober implements AsyncDisposable {
   /** Probes a working member of the same source, and blames the failed one if the working one gets further. */
   #compare(lease: Lease, { kind, fault }: Extract<ProbeOutcome, { kind: 'lifeless' | 'unconnected' }>): void {
     const { pool } = this.#options;
-    const other = this.#closed ? undefined : pool.acquireForComparison(lease.source, WORKED_MS);
+    const isClosing = this.#closing.signal.aborted;
+    const other = isClosing ? undefined : pool.acquireForComparison(lease.source, WORKED_MS);
     if (other === undefined) {
-      this.#blame(lease, { blame: 'unclear', fault });
+      this.#blame(lease, fault, 'unclear');
       return;
     }
-    this.#start(other, 'own-address', SIGN_OF_LIFE_TIMEOUT_MS, (outcome) => {
+    this.#start(this.#askForSignOfLife(other, false), (outcome) => {
       const isBetter =
         outcome.kind === 'passed'
           ? outcome.relays || kind === 'lifeless'
           : outcome.kind === 'unconnected' && kind === 'lifeless';
-      if (isBetter) this.#blame(lease, { fault, blame: 'member' });
+      if (isBetter) this.#blame(lease, fault, 'member');
       else this.#release(lease);
       this.#release(other);
     });
   }
 
-  #blame(
-    { id }: Lease,
-    { fault, blame }: Pick<Extract<ProbeOutcome, { kind: 'failed' }>, 'fault' | 'blame'>,
-  ): void {
+  #blame({ id }: Lease, fault: FaultCode, blame: Blame): void {
     this.#options.pool.report({ lease: id, kind: 'failed', blame, fault });
+  }
+
+  #release(lease: Lease): void {
+    this.#blame(lease, 'client-gone', 'nobody');
   }
 
   #admit(lease: Lease, latencyMs: number | undefined): void {
@@ -227,27 +270,173 @@ export class Prober implements AsyncDisposable {
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
   }
 
-  #blameSuspects(): void {
-    for (const { lease, fault } of this.#suspects) this.#blame(lease, { fault, blame: 'member' });
-    this.#suspects = [];
-  }
-
-  /** No other member reached the site either, so the site is at fault. */
-  #releaseSuspects(suspects: readonly Suspect[]): void {
-    for (const { lease, alive } of suspects) {
-      if (alive && lease.isNew) this.#admit(lease, undefined);
-      else this.#release(lease);
+  async #askForStatus(
+    lease: Lease,
+    site: CheckSite,
+    { timeoutMs, expectStatus }: CheckSettings,
+  ): Promise<ProbeOutcome> {
+    const result = await this.#ask({ lease, timeoutMs }, site, this.#closing.signal, (held) => {
+      const head = readResponseHead(held);
+      if (head === 'garbage' || held.length > MAX_RESPONSE_HEAD_BYTES) return 'garbage';
+      return head === 'more' ? undefined : head.status;
+    });
+    if (result.kind === 'cancelled') return result;
+    if (result.kind === 'failed') {
+      const { failure, blame } = result;
+      const { fault } = failure;
+      if (blame !== undefined) return { kind: 'failed', fault, blame };
+      return { kind: 'suspect', fault, alive: SIGNS_OF_LIFE.has(fault) };
     }
+    const { answer, ms } = result;
+    if (answer === expectStatus) return { kind: 'passed', latencyMs: ms, relays: true };
+    const fault = typeof answer === 'number' ? 'target-doubted' : SITE_FAULTS[answer];
+    return { kind: 'suspect', fault, alive: true };
   }
 
-  #release(lease: Lease): void {
-    this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+  /**
+   * Most working members report `NOWHERE` as unreachable; some close the connection or wait for their resolver. A
+   * working member can usually reach its own address.
+   * @param isNew - which of the two comes first; unless it is new, the member must also relay bytes from its address.
+   */
+  async #askForSignOfLife(lease: Lease, isNew: boolean): Promise<ProbeOutcome> {
+    const { signal } = this.#closing;
+    const timeoutMs = SIGN_OF_LIFE_TIMEOUT_MS;
+    const own = hostPort(lease.host, lease.port) ?? NOWHERE;
+    let lastFault: FaultCode = 'member-silent';
+    for (const target of isNew ? [NOWHERE, own] : [own, NOWHERE]) {
+      const mustRelay = !isNew && target === own;
+      const result = await this.#connect({ lease, target, use: 'tunnel', timeoutMs }, signal);
+      if (result.kind === 'cancelled') return result;
+      if (result.kind === 'accepted') {
+        if (mustRelay) return this.#checkRelay(lease, result.connection);
+        result.connection.socket.destroy();
+        return { kind: 'passed', relays: false };
+      }
+      const { blame } = result;
+      const { fault } = result.failure;
+      if (blame !== undefined) return { kind: 'failed', fault, blame };
+      if (mustRelay && fault === 'target-doubted') return { kind: 'unconnected', fault };
+      if (SIGNS_OF_LIFE.has(fault)) return { kind: 'passed', relays: false };
+      lastFault = fault;
+    }
+    return { kind: 'lifeless', fault: lastFault };
+  }
+
+  /** Sends the first message of a client to the member's own address, through the member, and waits for any byte. */
+  async #checkRelay({ protocol }: Lease, { socket, early }: RawConnection): Promise<ProbeOutcome> {
+    const { opening } = memberHandshake(protocol, NOWHERE, undefined);
+    socket.write(opening, 'latin1');
+    const answer = await this.#read(socket, early, SIGN_OF_LIFE_TIMEOUT_MS, () => true);
+    if (this.#closing.signal.aborted) return { kind: 'cancelled' };
+    return answer === true ? { kind: 'passed', relays: true } : { kind: 'unconnected', fault: 'member-cut' };
+  }
+
+  /** @param timeoutMs - of the attempt and the answer together. */
+  async #ask<Answer>(
+    { lease, timeoutMs }: { readonly lease: Lease; readonly timeoutMs: number },
+    site: CheckSite,
+    signal: AbortSignal,
+    read: (held: Buffer) => Answer | undefined,
+  ) {
+    const { clock } = this.#options;
+    const startedAt = clock.monotonic();
+    const { target, tls } = site;
+    // A check of an http site may use absolute form, like a client's plain request.
+    const use = tls ? 'tunnel' : 'forward';
+    const result = await this.#connect({ lease, target, use, timeoutMs }, signal);
+    if (result.kind !== 'accepted') return result;
+    const { connection, ms } = result;
+    const socket = tls ? overTls(connection.socket, target) : connection.socket;
+    socket.write(requestFor(site, connection), 'latin1');
+    const leftMs = Math.max(0, timeoutMs - (clock.monotonic() - startedAt));
+    const answer = await this.#read(socket, connection.early, leftMs, read);
+    return signal.aborted ? CANCELLED : ({ kind: 'answered', answer, ms } as const);
+  }
+
+  async #connect(
+    task: Parameters<MemberDialer['attempt']>[0],
+    signal: AbortSignal,
+  ): Promise<SingleAttemptResult> {
+    const result = await this.#options.dialer.attempt(task, signal);
+    if (result.kind === 'accepted') addAbortSignal(signal, result.connection.socket);
+    return signal.aborted ? CANCELLED : result;
+  }
+
+  /** Resolves with the first defined result of `read`, or why there is none. Always closes the socket. Never rejects. */
+  #read<Answer>(
+    socket: Socket,
+    early: Buffer,
+    timeoutMs: number,
+    read: (held: Buffer) => Answer | undefined,
+  ): Promise<Answer | 'silent' | 'closed'> {
+    return new Promise((resolve) => {
+      let held = early;
+      const end = (answer: Answer | 'silent' | 'closed') => {
+        this.#deadlines.clear(deadline);
+        socket.off('data', onData).off('end', onEnd).off('close', onEnd);
+        socket.destroy(); // if the socket is a TLS socket, this also closes the TCP connection
+        resolve(answer);
+      };
+      const deadline = this.#deadlines.set(timeoutMs, () => end('silent'));
+      const onEnd = () => end('closed');
+      const onData = (bytes: Buffer) => {
+        held = Buffer.concat([held, bytes]);
+        const answer = read(held);
+        if (answer !== undefined) end(answer);
+      };
+      socket.on('data', onData).on('end', onEnd).on('close', onEnd);
+      socket.resume();
+      if (early.length > 0) onData(NO_BYTES);
+    });
   }
 }
+
+const CANCELLED = { kind: 'cancelled' } as const;
+
+interface CheckSite {
+  readonly target: HostPort;
+  /** Whether the request uses TLS inside the tunnel. The check of the certificate then detects a man in the middle. */
+  readonly tls: boolean;
+  readonly url: string;
+  /** Without the default port (RFC 9110 §7.2). */
+  readonly authority: string;
+  readonly path: string;
+}
+
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
 
 function siteOf({ check }: ProberSettings): CheckSite | undefined {
   if (check === undefined) return undefined;
   const site = readCheckSite(check.url);
   if (site !== undefined) return site;
   throw new NoriaError('bad-config', `health.check.url is not an http or https URL: ${check.url}`);
+}
+
+export function readCheckSite(text: string): CheckSite | undefined {
+  const url = URL.parse(text);
+  const defaultPort = url === null ? undefined : DEFAULT_PORTS[url.protocol];
+  if (url === null || defaultPort === undefined) return undefined;
+  const target = parseHostPort(url.host, defaultPort);
+  if (target === undefined) return undefined;
+  url.hash = '';
+  const path = `${url.pathname}${url.search}`;
+  return { target, tls: url.protocol === 'https:', url: url.href, authority: url.host, path };
+}
+
+function overTls(socket: Socket, { host, kind }: HostPort): Socket {
+  const tls = connectTls({ socket, ...(kind === 'name' ? { servername: host } : {}) });
+  return tls.on('error', () => {}); // ignored: 'close' follows every error, and its handler ends the request
+}
+
+function requestFor({ authority, url, path }: CheckSite, { forwardMode, login }: RawConnection): string {
+  const absolute = forwardMode === 'absolute';
+  const credentials = absolute ? login?.authorization.reveal() : undefined;
+  const lines = [
+    `GET ${absolute ? url : path} HTTP/1.1`,
+    `Host: ${authority}`,
+    'Accept: */*',
+    'Connection: close',
+    ...(credentials === undefined ? [] : [`Proxy-Authorization: ${credentials}`]),
+  ];
+  return `${lines.join('\r\n')}\r\n\r\n`;
 }

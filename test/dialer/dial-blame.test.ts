@@ -240,8 +240,8 @@ test('blame: a probe with an answer shows that the network is up, one without sh
   await dial('target.example:443');
   const probe = (at: Pick<TestMember, 'protocol' | 'host' | 'port'>, member: string) => {
     const lease = { id: 99, member, source: 'city', ...at, waitedMs: 0, doubtful: true };
-    return dialer.attempt({ lease, target: targetOf('probe.invalid:443'), use: 'tunnel', timeoutMs: 1_000 })
-      .result;
+    const task = { lease, target: targetOf('probe.invalid:443'), use: 'tunnel', timeoutMs: 1_000 } as const;
+    return dialer.attempt(task, new AbortController().signal);
   };
   for (const { id, at } of lost) await probe(at, `probed-${id}`);
   expect(networkDown).toEqual([]);

@@ -223,6 +223,33 @@ test('dialer: slow failures are limited by dial.attempts', async () => {
   expect(silent.map(({ accepted }) => accepted)).toEqual([1, 1, 0, 0]);
 });
 
+test('dialer: running attempts are limited by dial.attempts', async () => {
+  const good = await openMember('http', httpBehavior());
+  const members = [
+    { id: 'silent', at: await openMember('http', silentBehavior) },
+    { id: 'good', at: good },
+  ];
+  const clock = new LoopClock();
+  const { dial } = makeDialer(members, { clock, attempts: 1, hedgeAfter: 40, attemptTimeoutMs: 4_000 });
+  expect(failureOf(await dial('target.example:443'))).toMatchObject({ code: 'members-failed', attempts: 1 });
+  expect(good.accepted).toBe(0);
+});
+
+test.each([
+  ['waitForMember', 30_000, 11_000],
+  ['the deadline', 5_000, 1_000],
+])('dialer: what remains of %s limits the next wait for a member', async (_, deadlineMs, leftMs) => {
+  const clock = new ManualClock();
+  const { dial, pool } = makeDialer([], { clock, deadlineMs, waitForMemberMs: 15_000 });
+  const result = dial('target.example:443');
+  clock.advance(4_000);
+  pool.add({ id: 'm1', at: await refusingMember() });
+  await until('the dial waits again', () => pool.requests.length === 2);
+  clock.advance(30_000);
+  expect(failureOf(await result).code).toBe('deadline');
+  expect(pool.requests[1]?.waitMs).toBe(leftMs);
+});
+
 test('dialer: the deadline ends the dial and blames nobody for the running attempt', async () => {
   const silent = await openMember('http', silentBehavior);
   const { dial, pool } = makeDialer([{ id: 'm1', at: silent }], {
@@ -304,7 +331,7 @@ test("dialer: a probe's connection is paused until the probe reads it", async ()
   const { dialer } = makeDialer([]);
   const lease = { id: 1, member: 'm1', source: 'city', protocol, host, port, waitedMs: 0, doubtful: true };
   const task = { lease, target: targetOf('target.example:25'), use: 'tunnel', timeoutMs: 60_000 } as const;
-  const result = await dialer.attempt(task).result;
+  const result = await dialer.attempt(task, new AbortController().signal);
   if (result.kind !== 'accepted') throw new Error(`the attempt ${result.kind}`);
   expect(result.connection.socket.isPaused()).toBe(true);
   result.connection.socket.destroy();

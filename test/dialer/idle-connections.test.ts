@@ -1,7 +1,9 @@
 import type { Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import { type IdleConnection, IdleConnections } from '../../src/dialer/member-connections.ts';
+import type { ForwardMode } from '../../src/dialer/contract.ts';
+import { NO_BYTES } from '../../src/dialer/handshake.ts';
+import { IdleConnections } from '../../src/dialer/member-connections.ts';
 import { httpBehavior, openMember } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { connectionOf, makeDialer } from './make-dialer.ts';
@@ -24,22 +26,32 @@ async function makeSockets(count: number): Promise<Socket[]> {
   return connections.map((connection) => connectionOf(connection).socket);
 }
 
-function connection(socket: Socket, over: Partial<IdleConnection> = {}): IdleConnection {
-  return {
+function connection(
+  socket: Socket,
+  {
+    forwardMode = 'direct',
+    endsAt = Number.POSITIVE_INFINITY,
+  }: { forwardMode?: ForwardMode; endsAt?: number } = {},
+): Parameters<IdleConnections['keep']>[0] {
+  const raw = {
+    kind: 'accepted',
+    at: 0,
     socket,
-    member: 'm1',
-    target: 'target.example:80',
-    forwardMode: 'direct',
-    owner: 'ann',
+    early: NO_BYTES,
+    forwardMode,
+    isWarm: false,
     login: undefined,
-    endsAt: Number.POSITIVE_INFINITY,
-    ...over,
-  };
+  } as const;
+  return { raw, member: 'm1', target: 'target.example:80', owner: 'ann', endsAt };
 }
 
 function take(
   idle: IdleConnections,
-  { member = 'm1', target = 'target.example:80', ...over }: Partial<IdleConnection> = {},
+  {
+    member = 'm1',
+    target = 'target.example:80',
+    ...over
+  }: Partial<Parameters<IdleConnections['take']>[0]> = {},
 ) {
   return idle.take({ member, target, forwardMode: 'absolute', owner: 'ann', ...over });
 }

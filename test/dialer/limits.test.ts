@@ -1,60 +1,21 @@
 import { expect, test } from 'vitest';
-import { FULL_REPORT_POINTS } from '../../src/dialer/blame.ts';
 import {
-  allowsAnother,
   CLIENT_ATTEMPTS_PER_SECOND,
   CLIENT_BURST,
   ClientBudgets,
   type DialSettings,
-  type DialTally,
+  FULL_REPORT_POINTS,
   HedgeBudget,
   hedgeDelayMs,
-  MAX_ATTEMPTS,
   MIN_HEDGE_DELAY_MS,
-  maxWaitMs,
+  maxReportPoints,
   OverdueAttempts,
-  SECOND_REPORT_WAIT_MS,
 } from '../../src/dialer/limits.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
-const SETTINGS = { attempts: 3, deadlineMs: 30_000, waitForMemberMs: 15_000 };
-const NOTHING: DialTally = {
-  attempts: 0,
-  slowFailures: 0,
-  running: 0,
-  waitedMs: 0,
-  elapsedMs: 0,
-  reportPoints: 0,
-};
-
-test('attempts: slow failures and running attempts are limited by dial.attempts', () => {
-  const allows = (slowFailures: number, running: number) =>
-    allowsAnother(SETTINGS, { ...NOTHING, slowFailures, running }, Infinity);
-  expect([allows(1, 1), allows(1, 2), allows(3, 0)]).toEqual([true, false, false]);
-});
-
-test('attempts: fast failures do not count, up to ten attempts', () => {
-  const allows = (attempts: number) => allowsAnother(SETTINGS, { ...NOTHING, attempts }, Infinity);
-  expect(MAX_ATTEMPTS).toBe(10);
-  expect([allows(9), allows(10)]).toEqual([true, false]);
-});
-
 test('attempts: two members decide that a target is unreachable, five if it was reached recently, none if just now', () => {
-  const allows = (reports: number, sinceReachedMs: number) =>
-    allowsAnother(SETTINGS, { ...NOTHING, reportPoints: reports * FULL_REPORT_POINTS }, sinceReachedMs);
-  expect([allows(1, Infinity), allows(2, Infinity)]).toEqual([true, false]);
-  expect([allows(4, 5_001), allows(5, 5_001)]).toEqual([true, false]);
-  expect(allows(9, 5_000)).toBe(true);
-});
-
-test('attempts: the wait is limited by waitForMember, by the deadline, and for a second report', () => {
-  const wait = (tally: Partial<DialTally>) => maxWaitMs(SETTINGS, { ...NOTHING, ...tally });
-  expect(wait({})).toBe(15_000);
-  expect(wait({ waitedMs: 4_000, elapsedMs: 4_000 })).toBe(11_000);
-  expect(wait({ waitedMs: 4_000, elapsedMs: 29_000 })).toBe(1_000);
-  expect(wait({ waitedMs: 4_000, elapsedMs: 31_000 })).toBe(0);
-  expect(wait({ elapsedMs: 4_000, reportPoints: FULL_REPORT_POINTS })).toBe(SECOND_REPORT_WAIT_MS);
-  expect(wait({ elapsedMs: 29_500, reportPoints: FULL_REPORT_POINTS })).toBe(500);
+  const points = [Infinity, 5_001, 5_000].map(maxReportPoints);
+  expect(points).toEqual([2 * FULL_REPORT_POINTS, 5 * FULL_REPORT_POINTS, Infinity]);
 });
 
 test('client budgets: a client may spend its burst, then what each second adds', () => {

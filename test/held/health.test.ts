@@ -51,7 +51,7 @@ test('docs/health.md: the table contains every fault of an attempt', () => {
   const source = readFileSync('src/dialer/blame.ts', 'utf8');
   const body = source.slice(
     source.indexOf('export function blameFor'),
-    source.indexOf('export const FULL_REPORT_POINTS'),
+    source.indexOf('export class DialBlame'),
   );
   const cases = new Set([...body.matchAll(/case '([a-z-]+)':/g)].map(([, fault]) => fault));
   expect(cases.size, 'found no cases').toBeGreaterThan(5);

@@ -6,8 +6,7 @@ import { systemClock } from '../../src/core/clock.ts';
 import type { EventBus } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { Lease, LeaseReport, ProbeLease } from '../../src/pool/lease.ts';
-import { readCheckSite } from '../../src/prober/probe.ts';
-import { Prober, type ProberOptions } from '../../src/prober/prober.ts';
+import { Prober, type ProberOptions, readCheckSite } from '../../src/prober/prober.ts';
 import { makeDialer } from '../dialer/make-dialer.ts';
 import {
   type Behavior,
