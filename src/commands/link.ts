@@ -4,31 +4,35 @@
  *
  * Two calls to one link are at least a second apart, even from two processes. If a source of the default configuration
  * has this link, the command keeps the interval of that source and records its call in the configured state folder.
- * Otherwise it records its call in a folder of the current user.
+ * Otherwise it records its call in a folder of the current user. It calls neither the address of a gateway, which needs
+ * no call, nor a list in a file.
  */
-import { lstatSync } from 'node:fs';
+import { existsSync, lstatSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { isAbsolute, join } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 import { Document, isMap, isScalar } from 'yaml';
 import type { LinkSource } from '../config/config.ts';
 import { findDefaultFile } from '../config/files.ts';
 import { loadConfig } from '../config/load.ts';
 import { linkUrl } from '../config/scalars.ts';
+import { systemClock } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
+import { formatHostPort, parseHostPort } from '../core/host-port.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { escapeAll } from '../core/printable.ts';
 import type { Secret } from '../core/secret.ts';
 import { guardOfCommand, serviceTunnel } from '../daemon/part-options.ts';
 import type { DrawnEntry } from '../service/fields.ts';
+import { SESSION_TAG } from '../service/gateway.ts';
 import type { DecodedLink, RecognisedAnswer } from '../service/link/decode-link.ts';
 import { linkIdentity, linkSecrets, urlWithVariables } from '../service/link/link-url.ts';
 import type { RecognisedExpiry } from '../service/link/read-entry.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from '../service/link/rules.ts';
+import { decodeList, readListFile } from '../service/list.ts';
 import type { LinkCall } from '../service/request.ts';
 import { command, integer } from './command.ts';
-import { otherForm } from './link-forms.ts';
-import { type CallSettings, callWithinPace, dropText } from './service.ts';
+import { type CallSettings, callWithinPace, dropTexts } from './service.ts';
 import { formatTable } from './table.ts';
 import { printResult, type Terminal } from './terminal.ts';
 
@@ -66,7 +70,7 @@ export const linkCommand = command({
 
 async function showLink(given: string, flags: LinkFlags, terminal: Terminal): Promise<void> {
   const text = given === '-' ? (await terminal.readHidden('link: ')).trim() : given;
-  const other = await otherForm(text);
+  const other = gatewayOf(text) ?? (existsSync(text) ? await listOf(text) : undefined);
   if (other !== undefined) {
     printResult(terminal, flags, other, () => other, 0);
     return;
@@ -114,7 +118,7 @@ function callOfUrl(url: Secret, count: number): LinkCall {
     secrets: linkSecrets(url, { headers: {}, body: undefined }),
     params: {},
     count,
-    rules: { format: 'auto' },
+    answer: { format: 'auto' },
     login: 'use',
     protocol: undefined,
   };
@@ -203,12 +207,7 @@ function linkReport(facts: LinkFacts): string[] {
     ['exit IP', exitIp ?? 'none'],
     ['location', location.length === 0 ? 'none' : location.join(', ')],
     ['success', success === undefined ? 'no code' : `${success.field} is ${success.value}`],
-    [
-      'entries',
-      [String(count), ...Object.entries(dropped).map(([why, n]) => `${n} dropped: ${dropText(why)}`)].join(
-        ', ',
-      ),
-    ],
+    ['entries', [String(count), ...dropTexts(dropped)].join(', ')],
   ];
   const names = Object.entries(variables);
   return [
@@ -235,7 +234,7 @@ function linkReport(facts: LinkFacts): string[] {
 
 function shownEntry({ host, port, protocol, lifetimeMs, exitIp, location, login }: DrawnEntry) {
   return {
-    address: host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`,
+    address: formatHostPort(host, port),
     protocol: protocol ?? 'http',
     life: lifeText(lifetimeMs),
     exitIp,
@@ -337,4 +336,63 @@ function comment(document: Document, key: string, text: string): void {
   if (!isMap(source)) return;
   const value = source.get(key, true);
   if (isScalar(value)) value.comment = text;
+}
+
+const SCHEME = /^(https?|socks5h?):\/\//i;
+/** The words after which gateways expect the name of a session, longest first. */
+const SESSION_WORD = /(sessionid|session|sessid|sid)([-_.=])([A-Za-z0-9]+)/i;
+
+function gatewayOf(given: string): readonly string[] | undefined {
+  const scheme = SCHEME.exec(given)?.[1]?.toLowerCase();
+  const rest = given.replace(SCHEME, '').replace(/\/$/, '');
+  const at = rest.lastIndexOf('@');
+  const address = at < 0 ? undefined : parseHostPort(rest.slice(at + 1));
+  const [username = '', ...password] = rest.slice(0, Math.max(0, at)).split(':');
+  if (address === undefined || username === '' || password.length === 0) return undefined;
+  if (!SESSION_WORD.test(username))
+    throw new NoriaError(
+      'bad-usage',
+      `the user name of this address names no session, so noria cannot make other names of it; write it as in the vendor's documentation, for example ${username}-session-abc123`,
+    );
+  const source = {
+    name: 'gateway',
+    product: 'gateway',
+    address: formatHostPort(address.host, address.port),
+    upstream: {
+      protocol: scheme === 'https' ? 'https' : scheme?.startsWith('socks5') ? 'socks5' : 'http',
+      auth: {
+        username: username.replace(SESSION_WORD, `$1$2${SESSION_TAG}`),
+        password: '${GATEWAY_PASSWORD}',
+      },
+    },
+    lifetime: '10m',
+  };
+  return [
+    'This is the address of a gateway: noria makes a name for each member.',
+    '',
+    '# Set this variable, and lifetime to the time for which the vendor keeps the exit of a name:',
+    "#   export GATEWAY_PASSWORD='…'  # the password of the address",
+    ...yamlOf(source),
+  ];
+}
+
+async function listOf(given: string): Promise<readonly string[]> {
+  const file = resolve(given);
+  const call = {
+    ...({ product: 'list', instance: '', secrets: [], params: {}, url: undefined, file } as const),
+    ...({ answer: { format: 'auto' }, login: 'use', protocol: undefined } as const),
+  };
+  const options = { refuses: () => undefined, wallAt: systemClock.now() };
+  const { entries, dropped, message } = decodeList(await readListFile(file), call, options);
+  const hasLogin = entries.some(({ login }) => login !== undefined);
+  return [
+    `This is a list with ${[`${entries.length} proxies`, ...dropTexts(dropped)].join(', ')}.`,
+    ...(message === '' ? [] : [escapeAll(message)]),
+    '',
+    ...yamlOf({ name: 'list', product: 'list', file, upstream: { auth: hasLogin ? 'entry' : 'none' } }),
+  ];
+}
+
+function yamlOf(source: object): string[] {
+  return new Document({ sources: [source] }).toString({ lineWidth: 0 }).trimEnd().split('\n');
 }

@@ -8,7 +8,7 @@ import { escapeAll } from '../core/printable.ts';
 import { systemRandom } from '../core/random.ts';
 import { Secret } from '../core/secret.ts';
 import { connectStore } from '../daemon/fleet.ts';
-import { callOf, guardOfCommand, refusesOf, secretsOf, serviceTunnel } from '../daemon/part-options.ts';
+import { callOf, guardOfCommand, refusesOf, serviceTunnel } from '../daemon/part-options.ts';
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
 import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
@@ -27,7 +27,7 @@ import { CONFIG_FLAG, readConfig } from './config.ts';
 import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
-interface ServiceFlags {
+export interface ServiceFlags {
   readonly config?: string;
   readonly json?: boolean;
   readonly count?: string;
@@ -41,20 +41,14 @@ export interface CallSettings {
   readonly timeoutMs: number;
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
-  /**
-   * If there is a fleet, its store records the calls. The command then knows the earlier calls in the store and in the
-   * state folder.
-   */
+  /** The store of the fleet then records the calls, too. */
   readonly fleet?: FleetConfig | undefined;
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-interface PacedAddress extends ServiceAddress {
+interface PacedCall<Answer> extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
-}
-
-interface PacedCall<Answer> extends PacedAddress {
   send(connection: ServiceConnection, gate: WriteGate): Promise<Answer>;
   settle?(answer: Answer): Settlement;
 }
@@ -90,7 +84,12 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
       const connection = await client.connect(call);
       try {
         const permit = await place.claim();
-        const sent = permit && (await place.send(permit, () => sendCall(call, connection, permit)));
+        const sent =
+          permit &&
+          (await place.send(permit, async () => {
+            const result = await call.send(connection, permit);
+            return { result, settlement: call.settle?.(result) ?? { kind: 'done' } };
+          }));
         if (sent !== undefined) return sent.result;
       } finally {
         connection.close();
@@ -101,11 +100,6 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
     client.close();
     await owner.close();
   }
-}
-
-async function sendCall<Answer>(call: PacedCall<Answer>, connection: ServiceConnection, gate: WriteGate) {
-  const result = await call.send(connection, gate);
-  return { result, settlement: call.settle?.(result) ?? { kind: 'done' as const } };
 }
 
 async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Ownership): Promise<PaceStore> {
@@ -144,10 +138,6 @@ function callSettingsOf(config: Config): CallSettings {
   };
 }
 
-function pacedAs(config: Config, source: SourceConfig): PacedAddress {
-  return { ...callOf(config, source), intervalMs: source.intervalMs };
-}
-
 const DROP_REASONS: Readonly<Record<string, string>> = {
   address: 'no usable address',
   duplicate: 'named twice',
@@ -160,8 +150,8 @@ const DROP_REASONS: Readonly<Record<string, string>> = {
   excess: 'beyond the limit of 1,000 entries in one answer',
 };
 
-export function dropText(reason: string): string {
-  return DROP_REASONS[reason] ?? reason;
+export function dropTexts(dropped: Readonly<Record<string, number>>): string[] {
+  return Object.entries(dropped).map(([why, count]) => `${count} dropped: ${DROP_REASONS[why] ?? why}`);
 }
 
 function printRecords(
@@ -204,9 +194,9 @@ async function extract(name: string, flags: ServiceFlags, terminal: Terminal): P
   const answer = await callWithinPace(
     callSettingsOf(config),
     {
-      ...pacedAs(config, source),
-      send: (connection, gate) =>
-        connection.extract({ ...call, count }, { secrets: secretsOf(source), gate }),
+      ...call,
+      intervalMs: source.intervalMs,
+      send: (connection, gate) => connection.extract({ ...call, count }, { secrets: source.secrets, gate }),
       settle: (received) =>
         reactTo(outcomeOfAnswer(source.product, received), {
           consecutive: 1,
@@ -219,9 +209,7 @@ async function extract(name: string, flags: ServiceFlags, terminal: Terminal): P
   requireSuccess(number, answer);
   const rows = answer.entries.map((entry) => printEntry(entry, fields));
   printRecords(rows, { fields, json: flags.json === true }, terminal);
-  for (const [reason, dropped] of Object.entries(answer.dropped)) {
-    terminal.printError(`${dropped} dropped: ${dropText(reason)}`);
-  }
+  for (const line of dropTexts(answer.dropped)) terminal.printError(line);
 }
 
 function readCount(text: string | undefined, max = 1_000): number {
@@ -256,22 +244,15 @@ async function listAreas(name: string, flags: ServiceFlags, terminal: Terminal):
       `source ${name} has the product ${source.product}; only exclusive sources have area lines`,
     );
   }
-  const { baseUrl, instance, key } = source;
+  const { baseUrl, instance, key, intervalMs } = source;
+  const asked = { baseUrl, instance, key, method: config.service.method };
+  const areaKeyword = flags.keyword;
   const answer = await callWithinPace(
     callSettingsOf(config),
     {
-      ...pacedAs(config, source),
+      ...{ baseUrl, instance, intervalMs },
       send: (connection, gate) =>
-        connection.areas(
-          {
-            method: config.service.method,
-            instance,
-            key,
-            ...(baseUrl === undefined ? {} : { baseUrl }),
-            ...(flags.keyword === undefined ? {} : { areaKeyword: flags.keyword }),
-          },
-          { gate },
-        ),
+        connection.areas({ ...asked, ...(areaKeyword !== undefined && { areaKeyword }) }, { gate }),
     },
     terminal,
   );
@@ -323,13 +304,7 @@ async function listInstances(flags: ServiceFlags, terminal: Terminal): Promise<v
       intervalMs: INTERVAL_MS,
       send: (connection, gate) =>
         connection.instances(
-          {
-            method,
-            baseUrl,
-            username: account.username,
-            key: account.key,
-            ...(flags.status === undefined ? {} : { status: INSTANCE_STATUSES[flags.status] }),
-          },
+          { method, baseUrl, ...account, ...(flags.status && { status: INSTANCE_STATUSES[flags.status] }) },
           { gate },
         ),
     },

@@ -8,7 +8,7 @@ import { dirname, resolve } from 'node:path';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { type ListenAddress, readListenAddress } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
-import { type Environment, type ParsedDocument, readDocument, valueAt } from './document.ts';
+import { type Environment, ParsedDocument, valueAt } from './document.ts';
 import { decodeText, systemFiles, whyUnreadable } from './files.ts';
 
 export interface AdminSection {
@@ -18,7 +18,7 @@ export interface AdminSection {
 }
 
 export function readAdminSection(file: string, env: Environment): AdminSection {
-  const document = readDocument(readText(file), env);
+  const document = new ParsedDocument(readText(file), env);
   const [first] = document.problems;
   if (document.tree === undefined) {
     const { line, col } = document.lines.linePos(first?.offset ?? 0);

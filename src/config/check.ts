@@ -29,8 +29,8 @@ export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'>
 /** Lists that keep their place for an invalid entry, so that a problem in one entry does not hide problems in another. */
 const ENTRIES = ['sources', 'listeners'];
 
-export function checkTree(tree: Tree, files: FileReader, problems: Problems): CheckedConfig {
-  const cleaned = new Cleaner(files, problems).value(SCHEMA, tree, '') ?? {};
+export function checkTree(tree: Tree, files: FileReader): CheckedConfig {
+  const cleaned = new Cleaner(files).value(SCHEMA, tree, '') ?? {};
   const { sources = [], listeners = [{}], ...sections } = isTreeMap(cleaned) ? cleaned : {};
   const entries = <S extends z.ZodType>(schema: S, list: Tree): (z.output<S> | undefined)[] =>
     isTreeList(list) ? list.map((entry) => (entry === null ? undefined : schema.parse(entry))) : [];
@@ -45,9 +45,9 @@ class Cleaner {
   readonly #files: FileReader;
   readonly #problems: Problems;
 
-  constructor(files: FileReader, problems: Problems) {
+  constructor(files: FileReader) {
     this.#files = files;
-    this.#problems = problems;
+    this.#problems = files.problems;
   }
 
   value(schema: unknown, tree: Tree, path: string): Tree | undefined {

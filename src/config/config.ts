@@ -32,27 +32,21 @@ export interface Config extends Readonly<Omit<FileConfig, Unresolved>> {
 
 export type ProxyPoolConfig = NonNullable<FileConfig['proxyPool']>;
 
-export interface FleetConfig {
+export interface FleetConfig extends Omit<FileFleet, 'url' | 'tls'> {
   readonly url: StoreUrl;
-  readonly name: string;
-  /** The name of this noria in the fleet. If `undefined`, noria chooses a new name at each start. */
-  readonly replica: string | undefined;
   readonly tls:
     | {
-        readonly caFile: string | undefined;
-        readonly certFile: string | undefined;
-        readonly keyFile: string | undefined;
+        readonly files: NonNullable<FileFleet['tls']>;
         readonly ca: string | undefined;
         readonly cert: string | undefined;
         readonly key: Secret | undefined;
       }
     | undefined;
-  readonly sentinel: FileFleet['sentinel'];
 }
 
 export type SourceConfig = ServiceSource | LinkSource | GatewaySource | ListSource;
 
-export interface ServiceSource extends SourceBase, Pick<FileSource, 'password' | 'format' | 'textLayout'> {
+export interface ServiceSource extends SourceBase, Pick<FileSource, 'format' | 'textLayout'> {
   readonly product: Product;
   readonly key: Secret;
 }
@@ -63,11 +57,7 @@ export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answe
   readonly url: Secret;
   readonly method: Method;
   readonly headers: Readonly<Record<string, Secret>>;
-  /** The secrets in the URL, the headers and the body. noria masks them in every text. */
-  readonly secrets: readonly Secret[];
-  readonly entryLogin: EntryLogin;
-  readonly key?: undefined;
-  readonly password?: undefined;
+  readonly login: EntryLogin;
 }
 
 /** Members are names at one address, so no call gets them. */
@@ -77,8 +67,6 @@ export interface GatewaySource extends SourceBase {
   readonly port: number;
   /** The user name, in which `{session}` stands for the name of a member; and the password. */
   readonly account: Login;
-  readonly key?: undefined;
-  readonly password?: undefined;
 }
 
 export interface ListSource extends SourceBase, Pick<FileSource, 'answer'> {
@@ -87,21 +75,19 @@ export interface ListSource extends SourceBase, Pick<FileSource, 'answer'> {
   readonly file: string | undefined;
   readonly refreshMs: number;
   readonly rotate: (NonNullable<FileSource['rotate']> & { readonly check: string }) | undefined;
-  readonly secrets: readonly Secret[];
-  readonly entryLogin: EntryLogin;
-  readonly key?: undefined;
-  readonly password?: undefined;
+  readonly login: EntryLogin;
 }
 
-interface SourceBase
+export interface SourceBase
   extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price' | 'whitelist'> {
   /** The id of the instance. For a link: a name derived from a hash of its URL. */
   readonly instance: string;
+  readonly key?: Secret;
+  readonly password?: Secret | undefined;
+  /** noria masks them in every text of the service. */
+  readonly secrets: readonly Secret[];
   readonly params: Readonly<Record<string, string | number>>;
   readonly count: number | undefined;
-  /**
-   * The base address of the service. `undefined` if the source has an `extractHost` instead, or if no base address is configured.
-   */
   readonly baseUrl: string | undefined;
   readonly extractHost: string | undefined;
   readonly upstream: Pick<FileSource['upstream'], 'handshake'> & {
@@ -120,7 +106,7 @@ export type UpstreamAuth =
 
 export interface ListenerConfig extends Omit<FileListener, 'tls' | 'users'> {
   readonly tls:
-    | { readonly certFile: string; readonly keyFile: string; readonly cert: string; readonly key: Secret }
+    | { readonly files: NonNullable<FileListener['tls']>; readonly cert: string; readonly key: Secret }
     | undefined;
   readonly users: readonly (Login & Pick<FileListener['users'][number], 'limits'>)[];
 }

@@ -3,10 +3,7 @@ import type { Login, Secret } from '../core/secret.ts';
 import { keyFromPassword } from '../service/request.ts';
 import type { Problems } from './problems.ts';
 
-/**
- * @param path - the path of the user in the file.
- * @returns undefined if there is no valid password; `problems` then says why.
- */
+/** Returns undefined if there is no valid password; `problems` then says why. */
 export function resolveUser(
   { username, password }: { readonly username: string; readonly password: Secret | undefined },
   path: string,
@@ -20,13 +17,7 @@ export function resolveUser(
   return undefined;
 }
 
-/**
- * Returns the key of an instance or account, from the configuration or derived from the password. If the configuration
- * has a key and a password, they must match.
- *
- * @param keyName - the name of the key in the section.
- * @returns undefined if there is no valid key; `problems` then says why.
- */
+/** The key, given or derived from the password. Undefined if there is no valid key; `problems` then says why. */
 export function resolveKey(
   { password, key }: { readonly password: Secret | undefined; readonly key: Secret | undefined },
   { path, keyName }: { readonly path: string; readonly keyName: 'key' | 'akey' },

@@ -33,88 +33,49 @@ export interface ValuePosition {
   readonly isCutOff?: boolean;
 }
 
-/**
- * The start and the end of a value in the text, and a path of the value. Each alias gives the value another path, and
- * therefore another Extent with the same start and end.
- */
+/** The place of a value in the text. A value with aliases has an Extent for each of its paths. */
 interface Extent {
   readonly start: number;
   readonly end: number;
-  /**
-   * The path of the value. Empty if the tree does not contain the value, for example the second value of a duplicate
-   * key.
-   */
+  /** Empty if the tree does not contain the value, for example the second value of a duplicate key. */
   readonly path: string;
   readonly text: string | undefined;
 }
 
-export interface ParsedDocument {
-  readonly text: string;
-  readonly lines: LineCounter;
-  readonly problems: readonly SyntaxProblem[];
-  readonly tree: Tree | undefined;
-  readonly positions: ReadonlyMap<string, ValuePosition>;
-  readonly extents: readonly Extent[];
-}
-
 const WORD = /^(?:[\w-]+|<<)$/;
 const MAX_DEPTH = 20;
-/**
- * The maximum number of values in a document, counted after its aliases are expanded: nested aliases can expand a small
- * file exponentially.
- */
+/** Nested aliases can expand a small file exponentially. */
 const MAX_NODES = 20_000;
 
-export function readDocument(text: string, environment: Environment): ParsedDocument {
-  const lines = new LineCounter();
-  const document = parseDocument(text, {
-    schema: 'failsafe',
-    lineCounter: lines,
-    prettyErrors: false, // pretty errors quote the text, including secrets
-    uniqueKeys: false, // this file reports duplicate keys itself, with both positions
-  });
-  const problems = syntaxProblems(text, lines, document.errors);
-  if (problems.length > 0) {
-    return { text, lines, problems, tree: undefined, positions: new Map(), extents: [] };
-  }
-  return new Composer(document, { text, lines, environment }).compose();
-}
-
-class Composer {
+export class ParsedDocument {
+  readonly text: string;
+  readonly lines = new LineCounter();
+  readonly problems: SyntaxProblem[];
+  /** Undefined if the text is not YAML. */
+  readonly tree: Tree | undefined;
+  readonly positions = new Map<string, ValuePosition>();
+  readonly extents: Extent[] = [];
   readonly #document: Document;
-  readonly #text: string;
-  readonly #lines: LineCounter;
   readonly #environment: Environment;
-  readonly #problems: SyntaxProblem[] = [];
-  readonly #positions = new Map<string, ValuePosition>();
-  readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
   readonly #refused = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;
 
-  constructor(
-    document: Document,
-    { text, lines, environment }: { text: string; lines: LineCounter; environment: Environment },
-  ) {
-    this.#document = document;
-    this.#text = text;
-    this.#lines = lines;
+  constructor(text: string, environment: Environment) {
+    this.text = text;
     this.#environment = environment;
-  }
-
-  compose(): ParsedDocument {
-    const tree = this.#value(this.#document.contents, [], 0);
+    this.#document = parseDocument(text, {
+      schema: 'failsafe',
+      lineCounter: this.lines,
+      prettyErrors: false, // pretty errors quote the text, including secrets
+      uniqueKeys: false, // this file reports duplicate keys itself, with both positions
+    });
+    this.problems = syntaxProblems(text, this.lines, this.#document.errors);
+    if (this.problems.length > 0) return;
+    this.tree = this.#value(this.#document.contents, [], 0);
     this.#addUnseen();
-    return {
-      text: this.#text,
-      lines: this.#lines,
-      problems: this.#problems,
-      tree,
-      positions: this.#positions,
-      extents: this.#extents,
-    };
   }
 
   #value(node: unknown, path: Path, keyOffset: number): Tree {
@@ -139,7 +100,7 @@ class Composer {
       );
       return null;
     }
-    this.#positions.set(pathText(path), { keyOffset, valueOffset: offsetOf(node, keyOffset), variables: [] });
+    this.positions.set(pathText(path), { keyOffset, valueOffset: offsetOf(node, keyOffset), variables: [] });
     this.#addExtent(node, path);
     if (isMap(node)) return this.#map(node, path);
     if (isSeq(node)) return this.#list(node, path);
@@ -164,7 +125,7 @@ class Composer {
       }
       const first = own.get(key.text);
       if (first !== undefined) {
-        const { line } = this.#lines.linePos(first);
+        const { line } = this.lines.linePos(first);
         this.#problem(key.offset, [...path, key.text], `is a duplicate of the key in line ${line}`);
         continue;
       }
@@ -174,12 +135,7 @@ class Composer {
     return Object.fromEntries(merged);
   }
 
-  /**
-   * Returns the keys and values that `<<` merges. They come from one map, or from a list of maps.
-   *
-   * The caller lets later keys overwrite earlier ones. But in YAML the first map of the list has priority, so the
-   * result has the maps in reverse order.
-   */
+  /** In YAML the first map of the list has priority, and the caller lets later keys overwrite earlier ones. */
   #merged(pair: Pair, path: Path): readonly (readonly [string, Tree])[] {
     const from = isAlias(pair.value) ? this.#resolve(pair.value) : pair.value;
     const sources = isSeq(from) ? from.items.toReversed() : [from];
@@ -228,8 +184,8 @@ class Composer {
     for (const problem of problems) this.#problem(start, path, problem);
     const quote = node.type === 'PLAIN' && /^[“”‘’]/.test(node.value) ? fullWidthIn(node.value) : undefined;
     if (quote !== undefined) this.#problem(start, path, quote.message);
-    const isCutOff = node.type === 'PLAIN' && /^[ \t]+#\S/.test(this.#text.slice(node.range?.[1]));
-    this.#positions.set(pathText(path), { keyOffset, valueOffset: start, variables, isCutOff });
+    const isCutOff = node.type === 'PLAIN' && /^[ \t]+#\S/.test(this.text.slice(node.range?.[1]));
+    this.positions.set(pathText(path), { keyOffset, valueOffset: start, variables, isCutOff });
     return text;
   }
 
@@ -238,7 +194,7 @@ class Composer {
     this.#seen.add(node);
     const [start, end] = node.range;
     const text = isScalar(node) ? String(node.value) : undefined;
-    this.#extents.push({ start, end, path: pathText(path), text });
+    this.extents.push({ start, end, path: pathText(path), text });
   }
 
   /**
@@ -260,7 +216,7 @@ class Composer {
   }
 
   #problem(offset: number, path: Path, message: string): void {
-    this.#problems.push({ offset, path: pathText(path), message });
+    this.problems.push({ offset, path: pathText(path), message });
   }
 }
 
@@ -327,7 +283,7 @@ export function fullWidthIn(text: string): { readonly index: number; readonly me
  * unquoted reference or a full-width character also causes errors in other lines. So if the text has any of these,
  * returns only the problems about them.
  */
-export function syntaxProblems(
+function syntaxProblems(
   text: string,
   lines: LineCounter,
   errors: readonly YAMLParseError[],
@@ -363,10 +319,7 @@ function bareReference(line: string): number | undefined {
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/**
- * Matches references. Also matches `$${`, which means the text `${`, and a `${` without `}`, which noria reports as an
- * error.
- */
+/** Also matches `$${`, which means the text `${`, and a `${` without `}`, which is an error. */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
 

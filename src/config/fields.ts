@@ -16,15 +16,12 @@ export interface Field {
    * scalars. `maps`: a list of maps. `names`: a map with any keys.
    */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
-  /**
-   * For the shape `scalar`, the type of the value. For `list`, the type of each item. For `choice`, the type of a value
-   * that is a word and not a map. `undefined` for the other shapes.
-   */
+  /** The type of the value; for `list` of each item, and for `choice` of a word. */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
   readonly fallback: unknown;
   readonly otherwise: string | undefined;
-  /** For the shapes `map` and `choice`, the keys of the map. For `maps`, the keys of each map in the list. */
+  /** The keys of the map, or of each map in the list. */
   readonly keys: readonly string[];
 }
 
@@ -38,10 +35,7 @@ const PARAMS: ReadonlySet<string> = new Set([
 
 const BY_PATH: ReadonlyMap<string, Field> = new Map(FIELDS.map((field) => [field.path, field]));
 
-/**
- * Returns the field for the path of a value, such as `sources[0].name`. For an entry of a list, returns the field of the
- * whole list.
- */
+/** An entry of a list has the field of the whole list. */
 export function fieldAt(path: string): Field | undefined {
   const general = path.replace(/\[\d+\]/g, '[]');
   if (!general.endsWith('[]')) return BY_PATH.get(general);
@@ -91,7 +85,6 @@ function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
 }
 
 interface Form extends Pick<Field, 'shape' | 'type'> {
-  /** The map below the key, if the schema lists the keys of this map. */
   readonly below?: z.ZodObject | undefined;
   readonly suffix?: '[]';
 }

@@ -1,7 +1,4 @@
-/**
- * Reads the files that a configuration names (certificates and secrets), and reports secrets that other users can
- * read.
- */
+/** Reads the files that a configuration names, and reports secrets that other users can read. */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { describeError } from '../core/faults.ts';
@@ -48,14 +45,14 @@ export function findDefaultFile(): string | undefined {
 export class FileReader {
   readonly #configFile: string;
   readonly #files: ConfigFiles;
-  readonly #problems: Problems;
+  readonly problems: Problems;
   /** The path of the first key whose secret is in the configuration file and not in a separate file. */
   firstLiteral: string | undefined;
 
   constructor(configFile: string, files: ConfigFiles, problems: Problems) {
     this.#configFile = configFile;
     this.#files = files;
-    this.#problems = problems;
+    this.problems = problems;
   }
 
   absolute(path: string): string {
@@ -63,19 +60,15 @@ export class FileReader {
   }
 
   noteSecret(path: string): void {
-    if (this.#problems.isLiteral(path)) this.firstLiteral ??= path;
+    if (this.problems.isLiteral(path)) this.firstLiteral ??= path;
   }
 
-  /**
-   * Reads the secret for the key at `path` from the file that the key `${path}File` names.
-   *
-   * @returns undefined if noria cannot read the secret; `problems` then says why.
-   */
+  /** @returns undefined if noria cannot read the secret; `problems` then says why. */
   readSecret(path: string, file: string, type: ScalarType<unknown>): string | undefined {
     const filePath = `${path}File`;
-    if (this.#problems.isGiven(path)) {
+    if (this.problems.isGiven(path)) {
       const name = path.slice(path.lastIndexOf('.') + 1);
-      this.#problems.error(filePath, `cannot be combined with ${name}; keep one of them`, 'key');
+      this.problems.error(filePath, `cannot be combined with ${name}; keep one of them`, 'key');
       return undefined;
     }
     const text = this.readText(filePath, file, { isSecret: true })?.replace(/\r?\n$/, '');
@@ -83,7 +76,7 @@ export class FileReader {
     const reading = type.read(text);
     if ('value' in reading) return text;
     const content = `the content of ${this.absolute(file)}`;
-    this.#problems.error(filePath, `${content} ${reading.wrong}; expected ${type.expected}`);
+    this.problems.error(filePath, `${content} ${reading.wrong}; expected ${type.expected}`);
     return undefined;
   }
 
@@ -92,10 +85,10 @@ export class FileReader {
     try {
       const text = this.#files.read(absolute).toString('utf8');
       if (isSecret && this.#files.isWorldReadable(absolute))
-        this.#problems.warn(path, readableByAll(absolute));
+        this.problems.warn(path, readableByAll(absolute));
       return text;
     } catch (error) {
-      this.#problems.error(path, whyUnreadable(error, absolute));
+      this.problems.error(path, whyUnreadable(error, absolute));
       return undefined;
     }
   }

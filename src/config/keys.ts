@@ -30,10 +30,7 @@ type Shape = Readonly<Record<string, z.ZodType>>;
 type DurationKey = Duration | z.ZodOptional<Duration> | z.ZodPrefault<Duration>;
 type Frozen<T> = T extends readonly (infer Item)[] ? readonly Item[] : T;
 
-/**
- * The type of a section in the Config. A key for a duration gets a name with the unit: `timeout: 10s` becomes
- * `timeoutMs: 10_000`.
- */
+/** A key for a duration gets a name with the unit: `timeout: 10s` becomes `timeoutMs: 10_000`. */
 type SectionOf<S extends Shape> = {
   readonly [Key in keyof S & string as S[Key] extends DurationKey ? `${Key}Ms` : Key]: Frozen<
     z.output<S[Key]>

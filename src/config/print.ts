@@ -2,7 +2,7 @@
 import { Document } from 'yaml';
 import { z } from 'zod';
 import { formatHostPort } from '../core/host-port.ts';
-import type { Config, FleetConfig, ListenerConfig, SourceConfig } from './config.ts';
+import type { Config, SourceConfig } from './config.ts';
 import { inputOf } from './keys.ts';
 import { isScalar } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
@@ -12,11 +12,12 @@ import { SCHEMA } from './schema.ts';
  * that are `off`.
  */
 export function printConfig(config: Config): string {
+  const { sources, listeners, fleet } = config;
   const written = write(SCHEMA, {
     ...config,
-    sources: config.sources.map(fileSource),
-    listeners: config.listeners.map(fileListener),
-    fleet: config.fleet && fileFleet(config.fleet),
+    sources: sources.map(fileSource),
+    listeners: listeners.map((listener) => ({ ...listener, tls: listener.tls?.files })),
+    fleet: fleet && { ...fleet, tls: fleet.tls?.files },
   });
   // In the failsafe schema, every scalar is a text. So the library prints texts such as 20 and false without quotes.
   return new Document(written, { schema: 'failsafe' }).toString({ lineWidth: 0 });
@@ -43,36 +44,32 @@ function write(schema: unknown, value: unknown): unknown {
   return Object.fromEntries(entries.filter(([, inner]) => inner !== undefined));
 }
 
-/** What noria derives for a source that makes no call. */
-const UNPRINTED = { instance: undefined, baseUrl: undefined, intervalMs: undefined };
-
+/** The source as in a file: without what noria derives from its other keys. */
 function fileSource(source: SourceConfig): object {
   const { count, params, upstream } = source;
-  const file = { ...source, params: { ...(count !== undefined && { count }), ...params } };
-  if (source.product === 'gateway') {
-    const address = formatHostPort(source.host, source.port);
-    const auth = source.account;
-    return {
-      ...file,
-      ...UNPRINTED,
-      address,
-      host: undefined,
-      params: undefined,
-      upstream: { ...upstream, auth },
-    };
+  const file = {
+    ...source,
+    instance: undefined,
+    baseUrl: undefined,
+    intervalMs: undefined,
+    params: undefined,
+  };
+  const asked = { ...(count !== undefined && { count }), ...params };
+  const access = { ...upstream, auth: source.product === 'gateway' ? source.account : authOf(source) };
+  switch (source.product) {
+    case 'gateway': {
+      const address = formatHostPort(source.host, source.port);
+      return { ...file, address, host: undefined, upstream: access };
+    }
+    case 'list':
+      return { ...file, upstream: access };
+    case 'link':
+      return { ...file, intervalMs: source.intervalMs, params: asked, upstream: access };
+    default: {
+      const akey = source.password === undefined ? source.key : undefined;
+      return { ...source, params: asked, akey, host: source.extractHost, upstream: access };
+    }
   }
-  if (source.product === 'list')
-    return { ...file, ...UNPRINTED, params: undefined, upstream: { ...upstream, auth: authOf(source) } };
-  if (source.product === 'link')
-    return {
-      ...file,
-      instance: undefined,
-      baseUrl: undefined,
-      upstream: { ...upstream, auth: authOf(source) },
-    };
-  const { key, password, extractHost } = source;
-  const akey = password === undefined ? key : undefined;
-  return { ...file, akey, host: extractHost, upstream: { ...upstream, auth: authOf(source) } };
 }
 
 function authOf(source: SourceConfig): string | object {
@@ -83,15 +80,5 @@ function authOf(source: SourceConfig): string | object {
     return isOwn ? 'instance' : credentials;
   }
   const byEntry = { ignore: 'none', use: 'auto', require: 'entry' };
-  return source.product === 'link' || source.product === 'list' ? byEntry[source.entryLogin] : auth.kind;
-}
-
-function fileListener(listener: ListenerConfig): object {
-  const { tls } = listener;
-  return { ...listener, tls: tls && { cert: tls.certFile, key: tls.keyFile } };
-}
-
-function fileFleet(fleet: FleetConfig): object {
-  const { tls } = fleet;
-  return { ...fleet, tls: tls && { ca: tls.caFile, cert: tls.certFile, key: tls.keyFile } };
+  return source.product === 'link' || source.product === 'list' ? byEntry[source.login] : auth.kind;
 }

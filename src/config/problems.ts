@@ -39,7 +39,7 @@ export class Problems {
   readonly #document: ParsedDocument;
   readonly #errors: Problem[] = [];
   readonly #warnings: Problem[] = [];
-  /** For each problem "missing key": the paths of the keys that can solve it. One of these keys is enough. */
+  /** For a "missing key": the paths of the keys that can solve it. One of them is enough. */
   readonly #wanted = new Map<Problem, readonly string[]>();
   readonly #meant: string[] = [];
 
@@ -49,10 +49,7 @@ export class Problems {
       this.#errors.push(this.#at(offset, path, message));
   }
 
-  /**
-   * The errors in the order of the file. An error about a missing key is omitted if the file probably has a misspelt
-   * form of that key.
-   */
+  /** Without those about a missing key of which the file probably has a misspelt form. */
   get errors(): readonly Problem[] {
     const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
     const reported = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));
@@ -67,7 +64,6 @@ export class Problems {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
   }
 
-  /** @param wanted - the paths of all keys that can solve the problem. One of them is enough. Default: `path`. */
   missing(
     path: string,
     message: string,
@@ -99,10 +95,7 @@ export class Problems {
     return this.#errors.some((problem) => problem.path === path);
   }
 
-  /**
-   * Whether there is an error at this path, or at a path above or below it. If so, a further problem at this path is
-   * probably a result of that error.
-   */
+  /** Whether there is an error at, above or below this path: a further problem here probably results from it. */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));
   }
@@ -123,10 +116,7 @@ export class Problems {
     return this.#document.positions.get(path)?.variables.length === 0;
   }
 
-  /**
-   * Returns the text that a message shows for the value: the value in quotation marks, or the names of the environment
-   * variables that it comes from. Returns '' if the value may be a secret.
-   */
+  /** The value in quotation marks, or the names of its environment variables; '' if it may be a secret. */
   quote(path: string, value: string): string {
     const variables = this.#document.positions.get(path)?.variables ?? [];
     if (variables.length > 0) return `the value of ${variables.map((name) => `\${${name}}`).join(' and ')}`;
@@ -178,11 +168,8 @@ interface Stretch {
   readonly masked?: boolean;
 }
 
-/**
- * @returns two lines: the line that contains the offset, with its line number, and a `^` below the offset. Undefined if
- * no part of the line may be shown.
- */
-export function excerptAt(document: ParsedDocument, offset: number): string | undefined {
+/** The line with its number, and a `^` below the offset. Undefined if no part of the line may be shown. */
+function excerptAt(document: ParsedDocument, offset: number): string | undefined {
   const { text, lines } = document;
   const { line } = lines.linePos(offset);
   const start = lines.lineStarts[line - 1] ?? 0;
@@ -205,10 +192,7 @@ function draw(line: number, shown: string, column: number): string {
   return `${content}\n${' '.repeat(number.length)} | ${gap}^`;
 }
 
-/**
- * Converts an offset in the line to a column of the excerpt. An offset inside a masked part becomes the column where
- * that part begins.
- */
+/** The column in the excerpt. An offset inside a masked part becomes the column where that part begins. */
 function columnOf(stretches: readonly Stretch[], offset: number): number {
   let column = 0;
   for (const { start, end, shown, masked } of stretches) {
@@ -244,10 +228,7 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
   return stretches;
 }
 
-/**
- * Returns the line from the offset `from` to its comment. A comment can only begin after the last scalar, which ends at
- * `lastEnd`.
- */
+/** A comment can only begin after the last scalar, which ends at `lastEnd`. */
 function withoutComment(whole: string, from: number, lastEnd: number): string {
   const comment = /(?:^|\s)#/.exec(whole.slice(lastEnd));
   return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);

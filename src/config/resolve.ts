@@ -1,7 +1,6 @@
 /** Turns a checked file into a Config: reads secrets, derives values, and checks the rules between sections. */
 import { createSecureContext } from 'node:tls';
 import { describeError } from '../core/faults.ts';
-import type { FrontProxy } from '../core/front-proxy.ts';
 import { hostPort } from '../core/host-port.ts';
 import {
   boundAddresses,
@@ -22,12 +21,9 @@ import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import type { PortNumbers, StoreUrl } from './scalars.ts';
 import { type FileFleet, type FileListener, LISTENER } from './schema.ts';
-import { resolveSource } from './sources.ts';
+import { SourceResolver } from './sources.ts';
 
-/**
- * The URL of the store if the fleet uses Sentinels and has no `url`. noria gets host and port from the Sentinels
- * instead.
- */
+/** For a fleet with Sentinels and no `url`: host and port come from the Sentinels. */
 const ANY_STORE: StoreUrl = {
   tls: false,
   host: 'localhost',
@@ -37,69 +33,48 @@ const ANY_STORE: StoreUrl = {
   database: 0,
 };
 
-interface ResolveContext {
-  readonly problems: Problems;
-  readonly files: FileReader;
-}
-
 export function resolveConfig(
   checked: CheckedConfig,
   file: string,
-  context: ResolveContext,
+  files: FileReader,
 ): Omit<Config, 'warnings'> {
-  const { problems, files } = context;
-  const { baseUrl } = checked.service;
-  const common = {
-    baseUrl,
-    size: checked.pool.size,
-    checkUrl: checked.health.check?.url,
-    problems,
-    absolute: (path: string) => files.absolute(path),
-  };
-  const sources = checked.sources.map(
-    (source, index) => source && resolveSource(source, `sources[${index}]`, common),
-  );
-  const listeners = checked.listeners.map(
-    (listener, index) => listener && resolveListener(listener, `listeners[${index}]`, context),
-  );
+  const { problems } = files;
+  const { access } = checked.log;
   const dir = checked.state?.dir ?? 'off';
+  const listeners = checked.listeners.map(
+    (listener, index) => listener && resolveListener(listener, `listeners[${index}]`, files),
+  );
   const config = {
     ...checked,
     file,
-    account: checked.account && resolveAccount(checked.account, context),
-    sources: sources.filter((source) => source !== undefined),
-    listeners: addPortListener(checked.proxyPool, listeners, context.problems),
-    admin: resolveAdmin(checked.admin, context),
-    log: {
-      ...checked.log,
-      access: ['off', 'stdout'].includes(checked.log.access)
-        ? checked.log.access
-        : context.files.absolute(checked.log.access),
-    },
-    state: dir === 'off' ? undefined : { dir: context.files.absolute(dir) },
-    fleet: checked.fleet && resolveFleet(checked.fleet, context),
+    account: checked.account && resolveAccount(checked.account, problems),
+    sources: checked.sources.flatMap(
+      (source, index) =>
+        (source && new SourceResolver(source, `sources[${index}]`, checked, files).resolve()) ?? [],
+    ),
+    listeners: addPortListener(checked.proxyPool, listeners, problems),
+    admin: resolveAdmin(checked.admin, problems),
+    log: { ...checked.log, access: ['off', 'stdout'].includes(access) ? access : files.absolute(access) },
+    state: dir === 'off' ? undefined : { dir: files.absolute(dir) },
+    fleet: checked.fleet && resolveFleet(checked.fleet, files),
   };
-  if (!context.problems.hasAt('')) checkAcross(checked, context.problems);
-  checkVia('service', checked.service.via, checked, context.problems);
-  checkVia('dial', checked.dial.via, checked, context.problems);
+  if (!problems.hasAt('')) checkAcross(checked, problems);
+  checkVia('service', checked, problems);
+  checkVia('dial', checked, problems);
   return config;
 }
 
 function resolveAccount(
   account: NonNullable<CheckedConfig['account']>,
-  context: ResolveContext,
+  problems: Problems,
 ): Config['account'] {
-  const key = resolveKey(account, { path: 'account', keyName: 'key' }, context.problems);
+  const key = resolveKey(account, { path: 'account', keyName: 'key' }, problems);
   return key && { username: account.username, key };
 }
 
 /** A front proxy at one of noria's own addresses would send each connection back to noria, without end. */
-function checkVia(
-  section: string,
-  via: FrontProxy | undefined,
-  checked: CheckedConfig,
-  problems: Problems,
-): void {
+function checkVia(section: 'service' | 'dial', checked: CheckedConfig, problems: Problems): void {
+  const { via } = checked[section];
   const target = via && hostPort(via.host, via.port);
   if (target === undefined) return;
   const own = ownAddresses(checked).find(
@@ -111,7 +86,7 @@ function checkVia(
   problems.error(path, message);
 }
 
-function resolveAdmin(admin: CheckedConfig['admin'], { problems }: ResolveContext): Config['admin'] {
+function resolveAdmin(admin: CheckedConfig['admin'], problems: Problems): Config['admin'] {
   if (admin === undefined || admin.address === 'off') return undefined;
   const { address, token } = admin;
   const wanted = ['admin.token', 'admin.tokenFile'];
@@ -173,13 +148,11 @@ function checkSourceNames({ sources, listeners, targets }: CheckedConfig, proble
   }
 }
 
-function ownAddresses({
-  listeners,
-  admin,
-  proxyPool,
-}: CheckedConfig): (readonly [path: string, address: ListenAddress | undefined])[] {
-  const addresses: (readonly [path: string, address: ListenAddress | undefined])[] = listeners.map(
-    (listener, index) => [`listeners[${index}].address`, listener?.address],
+type OwnAddress = readonly [path: string, address: ListenAddress | undefined];
+
+function ownAddresses({ listeners, admin, proxyPool }: CheckedConfig): OwnAddress[] {
+  const addresses = listeners.map(
+    (listener, index): OwnAddress => [`listeners[${index}].address`, listener?.address],
   );
   if (admin !== undefined && admin.address !== 'off') addresses.push(['admin.address', admin.address]);
   if (proxyPool !== undefined) {
@@ -207,9 +180,9 @@ function checkOverlaps(checked: CheckedConfig, problems: Problems): void {
 function resolveListener(
   listener: FileListener,
   path: string,
-  context: ResolveContext,
+  files: FileReader,
 ): ListenerConfig | undefined {
-  const { problems } = context;
+  const { problems } = files;
   const { address, protocols } = listener;
   const users = listener.users.map((user, index) => {
     const login = resolveUser(user, `${path}.users[${index}]`, problems);
@@ -226,7 +199,7 @@ function resolveListener(
       { wanted: [`${path}.users`], side: 'value' },
     );
   }
-  const tls = listener.tls && resolveTls(listener.tls, `${path}.tls`, context);
+  const tls = listener.tls && resolveTls(listener.tls, `${path}.tls`, files);
   const valid = users.filter((user) => user !== undefined);
   if (valid.length < users.length || (listener.tls !== undefined && tls === undefined)) return undefined;
   return { ...listener, tls, users: valid };
@@ -235,7 +208,7 @@ function resolveListener(
 function resolveTls(
   tls: NonNullable<FileListener['tls']>,
   path: string,
-  { files, problems }: ResolveContext,
+  files: FileReader,
 ): ListenerConfig['tls'] {
   const cert = files.readText(`${path}.cert`, tls.cert, { isSecret: false });
   const key = files.readText(`${path}.key`, tls.key, { isSecret: true });
@@ -244,19 +217,15 @@ function resolveTls(
     createSecureContext({ cert, key });
   } catch (error) {
     const reason = describeError(error);
-    problems.error(path, `the certificate and the key cannot be used together: ${reason}`, 'key');
+    files.problems.error(path, `the certificate and the key cannot be used together: ${reason}`, 'key');
     return undefined;
   }
-  return {
-    certFile: files.absolute(tls.cert),
-    keyFile: files.absolute(tls.key),
-    cert,
-    key: new Secret(key),
-  };
+  const paths = { cert: files.absolute(tls.cert), key: files.absolute(tls.key) };
+  return { files: paths, cert, key: new Secret(key) };
 }
 
-function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | undefined {
-  const { problems } = context;
+function resolveFleet(fleet: FileFleet, files: FileReader): FleetConfig | undefined {
+  const { problems } = files;
   const { sentinel } = fleet;
   const wanted = ['fleet.url', 'fleet.urlFile'];
   if (
@@ -267,19 +236,17 @@ function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | 
     problems.missing('fleet', 'names no store; set url or urlFile', { wanted });
   }
   const url = fleet.url ?? (sentinel && ANY_STORE);
-  const tls = fleet.tls && resolveStoreTls(fleet.tls, context);
+  const tls = fleet.tls && resolveStoreTls(fleet.tls, files);
   if (url === undefined || problems.has('fleet.tls')) return undefined;
   if (tls !== undefined && !url.tls) {
     problems.error('fleet.tls', 'has no effect without TLS; begin the URL with rediss://', 'key');
     return undefined;
   }
-  return { url, name: fleet.name, replica: fleet.replica, tls, sentinel };
+  return { ...fleet, url, tls };
 }
 
-function resolveStoreTls(
-  tls: NonNullable<FileFleet['tls']>,
-  { problems, files }: ResolveContext,
-): FleetConfig['tls'] {
+function resolveStoreTls(tls: NonNullable<FileFleet['tls']>, files: FileReader): FleetConfig['tls'] {
+  const { problems } = files;
   if ((tls.cert === undefined) !== (tls.key === undefined)) {
     problems.error('fleet.tls', 'needs both cert and key, or neither', 'key');
     return undefined;
@@ -295,17 +262,11 @@ function resolveStoreTls(
     return undefined;
   }
   const absolute = (path: string | undefined) => path && files.absolute(path);
-  return {
-    caFile: absolute(tls.ca),
-    certFile: absolute(tls.cert),
-    keyFile: absolute(tls.key),
-    ca,
-    cert,
-    key: key === undefined ? undefined : new Secret(key),
-  };
+  const paths = { ca: absolute(tls.ca), cert: absolute(tls.cert), key: absolute(tls.key) };
+  return { files: paths, ca, cert, key: key === undefined ? undefined : new Secret(key) };
 }
 
-export function addPortListener(
+function addPortListener(
   proxyPool: ProxyPoolConfig | undefined,
   listeners: readonly (ListenerConfig | undefined)[],
   problems: Problems,
@@ -327,16 +288,11 @@ export function addPortListener(
   return [...known, { ...defaults, address: addressOfPorts(ports), users: [], tls: undefined }];
 }
 
-export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
+function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
   return { kind: 'tcp', host: '127.0.0.1', port: first, lastPort: last };
 }
 
-/**
- * Reports an error if other machines can reach the API. Call it only if the listener on `proxyPool.ports` has no users:
- * the API then needs no password.
- *
- * @param index - the index of that listener; -1 if the file has no listener on these ports.
- */
+/** Without users of the listener on `proxyPool.ports`, the API needs no password. */
 function checkReach({ address }: ProxyPoolConfig, index: number, problems: Problems): void {
   if (isLocalAddress(address)) return;
   const solution =

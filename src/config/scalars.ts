@@ -90,7 +90,6 @@ export function whole(from: number, to: number): Scalar<number> {
 
 const RATE_UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
 
-/** Requests per second, written as `10/s`, `100/m` or `1000/h`. */
 export function rate(): Scalar<number> {
   return scalar({
     expected: 'a number of requests a second, minute or hour: 10/s, 100/m or 1000/h',
@@ -118,7 +117,6 @@ const BYTE_UNITS: Readonly<Record<string, number>> = {
   TiB: 2 ** 40,
 };
 
-/** A size in bytes, written as `64KiB`. */
 export function byteSize(): Scalar<number> {
   return scalar({
     expected: 'a size of at least 1KiB, in KiB, MiB, GiB or TiB',
@@ -136,7 +134,6 @@ export function byteSize(): Scalar<number> {
   });
 }
 
-/** An amount of money, in any currency. */
 export function amount(): Scalar<number> {
   return scalar({
     expected: 'a number from 0 to 1000000, with at most 6 decimals',
@@ -217,10 +214,7 @@ export interface TextRules {
   readonly expected: string;
   readonly example: string;
   readonly pattern?: RegExp;
-  /**
-   * What is wrong with a text that does not match the pattern, such as `is not a host`. The caller puts the value or
-   * the key before it.
-   */
+  /** For a text that does not match the pattern. */
   readonly wrong?: string;
   readonly maxBytes?: number;
   readonly private?: boolean;
@@ -359,7 +353,6 @@ export function network(): Scalar<string> {
   });
 }
 
-/** A rule for targets that a listener refuses. core/target-rule.ts defines the grammar. */
 export function denyTarget(): Scalar<string> {
   return scalar({
     expected:
@@ -377,7 +370,6 @@ export function denyTarget(): Scalar<string> {
   });
 }
 
-/** A pattern for the hosts of a site: a host, an IP address, or every name below a domain. */
 export function sitePattern(): Scalar<string> {
   return scalar({
     expected: 'a host, an IP address, or a pattern such as *.example.com',

@@ -500,10 +500,7 @@ export const SCHEMA = z.strictObject({
   ),
 });
 
-/**
- * The configuration after check.ts has checked each key and added the defaults. resolve.ts then reads the files that
- * contain secrets, and checks the rules that concern several keys.
- */
+/** After check.ts: defaults are added; the rules that concern several keys are not checked yet. */
 export type FileConfig = z.output<typeof SCHEMA>;
 export type FileListener = z.output<typeof LISTENER>;
 export type FileFleet = z.output<typeof FLEET>;

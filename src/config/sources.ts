@@ -15,16 +15,18 @@ import {
   type SourceProduct,
 } from '../service/operations.ts';
 import { checkParams } from '../service/params.ts';
-import { expectedAt } from './check.ts';
+import { type CheckedConfig, expectedAt } from './check.ts';
 import type {
   GatewaySource,
   LinkSource,
   ListSource,
   ServiceSource,
+  SourceBase,
   SourceConfig,
   UpstreamAuth,
 } from './config.ts';
 import { resolveKey, resolveUser } from './credentials.ts';
+import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
 
@@ -58,68 +60,39 @@ const PRODUCTS_OF_KEY: Readonly<Record<string, readonly SourceProduct[]>> = {
 const DEFAULT_GATEWAY_LIFE_MS = 10 * MINUTE_MS;
 const DEFAULT_REFRESH_MS = 5 * MINUTE_MS;
 
-type CommonKey =
-  | 'name'
-  | 'lifetimeMs'
-  | 'dailyBudget'
-  | 'priority'
-  | 'price'
-  | 'size'
-  | 'count'
-  | 'whitelist';
+type Common = Omit<
+  SourceBase,
+  'instance' | 'secrets' | 'baseUrl' | 'extractHost' | 'upstream' | 'intervalMs'
+>;
 
-/** What other sections say: `service.baseUrl`, `pool.size` and `health.check.url` apply to a source without its own. */
-interface SourceContext {
-  readonly baseUrl: string | undefined;
-  readonly size: number;
-  readonly checkUrl: string | undefined;
-  readonly problems: Problems;
-  readonly absolute: (path: string) => string;
-}
-
-/**
- * @param path - the path of the source in the file: `sources[0]`.
- * @returns undefined if the source is invalid; `problems` then says why.
- */
-export function resolveSource(
-  source: FileSource,
-  path: string,
-  context: SourceContext,
-): SourceConfig | undefined {
-  return new SourceResolver(source, path, context).resolve();
-}
-
-class SourceResolver {
+/** Other sections apply to a source without its own keys: `service.baseUrl`, `pool.size` and `health.check.url`. */
+export class SourceResolver {
   readonly #source: FileSource;
   readonly #path: string;
-  readonly #context: SourceContext;
+  readonly #config: CheckedConfig;
+  readonly #files: FileReader;
   readonly #problems: Problems;
 
-  constructor(source: FileSource, path: string, context: SourceContext) {
+  /** @param path - the path of the source in the file: `sources[0]`. */
+  constructor(source: FileSource, path: string, config: CheckedConfig, files: FileReader) {
     this.#source = source;
     this.#path = path;
-    this.#context = context;
-    this.#problems = context.problems;
+    this.#config = config;
+    this.#files = files;
+    this.#problems = files.problems;
   }
 
+  /** Returns undefined if the source is invalid; `problems` then says why. */
   resolve(): SourceConfig | undefined {
-    const {
-      product,
-      name,
-      lifetimeMs,
-      dailyBudget,
-      priority,
-      price,
-      whitelist,
-      size = this.#context.size,
-    } = this.#source;
-    const { count, ...params } = this.#params();
-    const max = typeof count === 'number' ? count : undefined;
-    const common = { name, lifetimeMs, dailyBudget, priority, price, size, count: max, whitelist };
+    const { product, name, lifetimeMs, dailyBudget, priority, price, whitelist } = this.#source;
+    const { size = this.#config.pool.size } = this.#source;
+    const { count: max, ...params } = this.#params();
+    const count = typeof max === 'number' ? max : undefined;
+    const common = { name, lifetimeMs, dailyBudget, priority, price, size, count, whitelist, params };
     this.#checkKeys(product);
     if (product === 'link') return this.#link(common);
     if (product === 'gateway') return this.#gateway(common);
-    return product === 'list' ? this.#list(common) : this.#instance(product, { ...common, params });
+    return product === 'list' ? this.#list(common) : this.#instance(product, common);
   }
 
   #checkKeys(product: SourceProduct): void {
@@ -147,7 +120,7 @@ class SourceResolver {
     if (!wanted.some((one) => this.#problems.has(one))) this.#problems.missing(at, message, { wanted });
   }
 
-  #instance(product: Product, common: Pick<ServiceSource, CommonKey | 'params'>): ServiceSource | undefined {
+  #instance(product: Product, common: Common): ServiceSource | undefined {
     const { password, akey, host, instance, format, textLayout, upstream } = this.#source;
     const key = resolveKey({ password, key: akey }, { path: this.#path, keyName: 'akey' }, this.#problems);
     const wanted = `${this.#path}.instance`;
@@ -164,7 +137,8 @@ class SourceResolver {
     return {
       ...common,
       ...{ product, instance, format, textLayout, key, password, intervalMs },
-      baseUrl: this.#source.baseUrl ?? (isAtBase ? this.#context.baseUrl : undefined),
+      secrets: secretsOf(auth, key, password),
+      baseUrl: this.#source.baseUrl ?? (isAtBase ? this.#config.service.baseUrl : undefined),
       extractHost: isAtBase ? undefined : host,
       upstream: { protocol, auth, handshake: upstream.handshake },
     };
@@ -256,7 +230,7 @@ class SourceResolver {
     return intervalMs ?? defaultIntervalMs;
   }
 
-  #link(common: Pick<LinkSource, CommonKey>): LinkSource | undefined {
+  #link(common: Common): LinkSource | undefined {
     const { url, body, intervalMs, answer, method, upstream } = this.#source;
     if (url === undefined)
       this.#missing('has no url: a source with `product: link` requires url or urlFile', ['url', 'urlFile']);
@@ -266,22 +240,22 @@ class SourceResolver {
         ['interval'],
       );
     this.#checkAnswer();
-    const login = this.#linkLogin();
-    if (url === undefined || login === undefined || intervalMs === undefined) return undefined;
+    const access = this.#linkAccess();
+    if (url === undefined || access === undefined || intervalMs === undefined) return undefined;
     const headers = Object.fromEntries(
       Object.entries(this.#source.headers).map(([name, value]) => [name, new Secret(value)]),
     );
     return {
       ...common,
-      ...{ intervalMs, answer, url, body, headers, entryLogin: login.entryLogin },
+      ...{ intervalMs, answer, url, body, headers, login: access.login },
       product: 'link',
       method: method ?? (body === undefined ? 'GET' : 'POST'),
       instance: linkIdentity(url, body),
       baseUrl: new URL(url.reveal()).origin,
-      secrets: linkSecrets(url, { headers, body }),
+      secrets: secretsOf(access.auth, ...linkSecrets(url, { headers, body })),
       params: {},
       extractHost: undefined,
-      upstream: { ...upstream, auth: login.auth },
+      upstream: { ...upstream, auth: access.auth },
     };
   }
 
@@ -293,7 +267,7 @@ class SourceResolver {
       this.#error('answer.list', 'has no effect with format: text; remove it', 'key');
   }
 
-  #gateway(common: Pick<GatewaySource, CommonKey>): GatewaySource | undefined {
+  #gateway(common: Common): GatewaySource | undefined {
     const { address: given, upstream, lifetimeMs = DEFAULT_GATEWAY_LIFE_MS } = this.#source;
     if (given === undefined)
       this.#missing(
@@ -314,12 +288,18 @@ class SourceResolver {
       ...common,
       ...{ product: 'gateway', host: address.host, port: address.port, account, lifetimeMs },
       instance: gatewayIdentity(`${address.host}:${address.port}`, account.username),
-      ...{ params: {}, intervalMs: 0, baseUrl: undefined, extractHost: undefined },
+      ...{
+        params: {},
+        intervalMs: 0,
+        baseUrl: undefined,
+        extractHost: undefined,
+        secrets: [account.password],
+      },
       upstream: { ...upstream, protocol, auth: { kind: 'none' } },
     };
   }
 
-  #list(common: Pick<ListSource, CommonKey>): ListSource | undefined {
+  #list(common: Common): ListSource | undefined {
     const { url, file, refreshMs = DEFAULT_REFRESH_MS, answer, upstream } = this.#source;
     if (url === undefined && file === undefined)
       this.#missing('has no list: a source with `product: list` requires url, urlFile or file', [
@@ -328,32 +308,32 @@ class SourceResolver {
     if (url !== undefined && file !== undefined)
       this.#error('file', 'cannot be combined with url; keep one of them', 'key');
     this.#checkAnswer();
-    const login = this.#linkLogin();
+    const access = this.#linkAccess();
     const rotate = this.#rotate();
-    if (login === undefined || (url === undefined && file === undefined)) return undefined;
-    const absolute = file && this.#context.absolute(file);
+    if (access === undefined || (url === undefined && file === undefined)) return undefined;
+    const absolute = file && this.#files.absolute(file);
     return {
       ...common,
-      ...{ product: 'list', url, file: absolute, refreshMs, answer, entryLogin: login.entryLogin, rotate },
+      ...{ product: 'list', url, file: absolute, refreshMs, answer, login: access.login, rotate },
       instance: linkIdentity(url ?? new Secret(absolute ?? ''), undefined),
       baseUrl: url && new URL(url.reveal()).origin,
-      secrets: url === undefined ? [] : linkSecrets(url, { headers: {}, body: undefined }),
+      secrets: secretsOf(access.auth, ...(url ? linkSecrets(url, { headers: {}, body: undefined }) : [])),
       ...{ params: {}, intervalMs: 0, extractHost: undefined },
-      upstream: { ...upstream, auth: login.auth },
+      upstream: { ...upstream, auth: access.auth },
     };
   }
 
   #rotate(): ListSource['rotate'] {
     const { rotate } = this.#source;
     if (rotate === undefined) return undefined;
-    const { check = this.#context.checkUrl } = rotate;
+    const { check = this.#config.health.check?.url } = rotate;
     if (check !== undefined) return { ...rotate, check };
     const message =
       'has no page to verify the exit with; set rotate.check or health.check.url to a page that answers with the address of its client';
     return this.#error('rotate', message, 'key');
   }
 
-  #linkLogin(): { readonly auth: UpstreamAuth; readonly entryLogin: EntryLogin } | undefined {
+  #linkAccess(): { readonly auth: UpstreamAuth; readonly login: EntryLogin } | undefined {
     const { auth, protocol } = this.#source.upstream;
     if (auth === 'instance') {
       const message = `instance does not work with product: ${this.#source.product}; use none, entry, or a user name and password of the vendor`;
@@ -361,12 +341,17 @@ class SourceResolver {
     }
     if (typeof auth === 'string') {
       const byAuth = { auto: 'use', entry: 'require', none: 'ignore' } as const;
-      return { auth: { kind: 'none' }, entryLogin: byAuth[auth] };
+      return { auth: { kind: 'none' }, login: byAuth[auth] };
     }
     const credentials = resolveUser(auth, `${this.#path}.upstream.auth`, this.#problems);
     if (credentials === undefined) return undefined;
     const always = { kind: 'always', credentials } as const;
     if (protocol === 'socks4') this.#checkSocks4(always);
-    return { auth: always, entryLogin: 'ignore' };
+    return { auth: always, login: 'ignore' };
   }
+}
+
+function secretsOf(auth: UpstreamAuth, ...own: readonly (Secret | undefined)[]): Secret[] {
+  const credentials = auth.kind === 'none' ? undefined : auth.credentials;
+  return [...own, credentials?.password].filter((secret) => secret !== undefined);
 }

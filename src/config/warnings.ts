@@ -9,10 +9,7 @@ import type { Problems } from './problems.ts';
 
 type Resolved = Omit<Config, 'warnings'>;
 
-/**
- * @param config - a configuration without errors. It must have all sources and listeners, in the order of the file,
- * because warnings contain their indexes.
- */
+/** `config` must have all sources and listeners, in the order of the file: warnings contain their indexes. */
 export function checkWarnings(config: Resolved, problems: Problems): void {
   checkClearText(config, problems);
   config.sources.forEach((source, index) => {
@@ -37,10 +34,7 @@ export function checkWarnings(config: Resolved, problems: Problems): void {
   checkNoEffect(config, problems);
 }
 
-/**
- * Warns about http:// URLs, because every call contains the key. URLs of this machine and of private networks are
- * exempt.
- */
+/** Every call contains the key. URLs of this machine and of private networks are exempt. */
 function checkClearText({ service, sources }: Resolved, problems: Problems): void {
   const urls: (readonly [path: string, url: string | undefined])[] = [
     ['service.baseUrl', service.baseUrl],
@@ -60,10 +54,7 @@ function checkClearText({ service, sources }: Resolved, problems: Problems): voi
   }
 }
 
-/**
- * Warns about a store without TLS on another machine. Anybody on the network can read the store's password, and can
- * then read and change the data.
- */
+/** Anybody on the network could read the password of the store, and then read and change the data. */
 function checkFleet({ fleet }: Resolved, problems: Problems): void {
   if (fleet === undefined || fleet.url.tls) return;
   const hosts = fleet.sentinel?.addresses.map(({ host }) => host) ?? [fleet.url.host];

@@ -29,7 +29,6 @@ export interface Apis {
   readonly addresses: () => readonly BoundAddress[];
 }
 
-/** @throws NoriaError listen-failed */
 export async function openApis(config: Config, options: ApisOptions): Promise<Apis> {
   const { owner } = options;
   const admin = new ServerSlot((settings: AdminConfig) => openAdminOf(settings, options));
@@ -74,12 +73,7 @@ class ServerSlot<Settings> {
     return this.#server && { host: this.#server.host, port: this.#server.port };
   }
 
-  /**
-   * Closes the previous server, then opens a server with the new settings, which may need the same address. If that
-   * fails, opens the previous server again. Without settings, only closes the previous server.
-   *
-   * @throws NoriaError listen-failed
-   */
+  /** Closes the previous server first, as the new one may need its address. Opens it again if the new one fails to. */
   async open(settings: Settings | undefined): Promise<void> {
     const before = this.#settings;
     await this.close();

@@ -1,7 +1,7 @@
 /** The status and the commands that noria offers to the admin API, the command line and embedding programs. */
 
 import type { AdminBackend } from '../admin/backend.ts';
-import type { MemberJson, Status } from '../admin/schemas.ts';
+import type { Status } from '../admin/schemas.ts';
 import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { parseDuration, SECOND_MS } from '../core/duration.ts';
@@ -13,7 +13,6 @@ import type { SourceCommand } from '../fleet/schemas.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { SourceCounts } from '../pool/views.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { Fleet } from './fleet.ts';
 import { pricesOf } from './part-options.ts';
@@ -39,14 +38,22 @@ interface ControlOptions {
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
-  const { pool, refiller, plane, log, faults, fleet, ledger, config } = options;
+  const { clock, pool, refiller, plane, log, faults, fleet, ledger, config } = options;
+  const startedAt = clock.monotonic();
+  const version = readVersion();
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
     if (isKnown) fleet?.replica.sources.command(source, command);
     return isKnown;
   };
   return {
-    status: statusReader(options),
-    members: () => (fleet === undefined ? pool.members() : membersOf(pool, fleet)),
+    status() {
+      const uptimeSeconds = Math.round((clock.monotonic() - startedAt) / SECOND_MS);
+      return { version, uptimeSeconds, ...statusOf(options) };
+    },
+    members: () =>
+      fleet === undefined
+        ? pool.members()
+        : pool.members().map((member) => ({ ...member, drawnBy: fleet.shared.drawnBy(member.id) ?? null })),
     memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
     sites: () => pool.sites.views(),
@@ -84,29 +91,15 @@ export function createControl(options: ControlOptions): AdminBackend {
   };
 }
 
-function statusReader(options: ControlOptions): () => Status {
-  const { clock } = options;
-  const startedAt = clock.monotonic();
-  const version = readVersion();
-  return () => ({
-    version,
-    uptimeSeconds: Math.round((clock.monotonic() - startedAt) / SECOND_MS),
-    testUrl: options.testUrl,
-    ...statusOf(options),
-  });
-}
-
-function membersOf(pool: Pool, { shared }: Fleet): MemberJson[] {
-  return pool.members().map((member) => ({ ...member, drawnBy: shared.drawnBy(member.id) ?? null }));
-}
-
-function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds' | 'testUrl'> {
-  const { pool, refiller, plane, readiness, fleet } = options;
+function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds'> {
+  const { pool, refiller, plane, readiness, fleet, testUrl } = options;
   const counts = pool.counts();
   const sources = refiller.sources();
-  const sum = (of: (count: SourceCounts) => number) => counts.reduce((total, count) => total + of(count), 0);
+  const sum = (state: 'joining' | 'ready' | 'quarantined' | 'draining' | 'openTunnels') =>
+    counts.reduce((total, count) => total + count[state], 0);
   return {
     ...readiness.check(sources),
+    testUrl,
     workers: plane.workers,
     listeners: plane.listeners.map(({ name, protocols, addresses, connections }) => ({
       name,
@@ -115,11 +108,11 @@ function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeco
       connections,
     })),
     pool: {
-      joining: sum((count) => count.joining),
-      ready: sum((count) => count.ready),
-      quarantined: sum((count) => count.quarantined),
-      draining: sum((count) => count.draining),
-      openTunnels: sum((count) => count.openTunnels),
+      joining: sum('joining'),
+      ready: sum('ready'),
+      quarantined: sum('quarantined'),
+      draining: sum('draining'),
+      openTunnels: sum('openTunnels'),
       waitingClients: pool.waitingCount,
       sessions: pool.sessionCount,
     },

@@ -16,7 +16,6 @@ import {
   apiNeedsListenerAddress,
   changesForRestart,
   dialerSettings,
-  listenerSettings,
   planeContext,
   poolSettings,
   proberSettings,
@@ -34,10 +33,7 @@ interface DaemonOptions {
   readonly boot?: BootClock;
   readonly reload?: AdminBackend['reload'];
   readonly inheritedFds?: ReadonlySet<number>;
-  /**
-   * Connects this noria to a fleet that the configuration does not contain. If absent, noria joins the fleet of the
-   * configuration, if there is one.
-   */
+  /** Default: the fleet of the configuration, if there is one. */
   readonly fleet?: FleetConnector;
   /** A page that every member reaches, for the dashboard's test command. Default: a public page. */
   readonly testUrl?: string;
@@ -89,10 +85,11 @@ export class Daemon {
   /** Resolves with `workers-failed` when noria can no longer serve clients. The caller must then close this noria. */
   readonly failed: Promise<NoriaError>;
   readonly startConfig: Config;
+  /** The connections that `close()` cut, because they were open after `shutdown.drainTimeout`. */
+  cutConnections = 0;
   readonly #running: RunningDaemon;
   #reloading: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | undefined;
-  #cutConnections = 0;
 
   constructor(running: RunningDaemon) {
     this.#running = running;
@@ -100,14 +97,6 @@ export class Daemon {
     this.control = running.parts.control;
     this.failed = running.failed;
     this.startConfig = running.state.config;
-  }
-
-  /**
-   * The number of client connections that `close()` cut, because they were still open when `shutdown.drainTimeout` had
-   * passed.
-   */
-  get cutConnections(): number {
-    return this.#cutConnections;
   }
 
   get config(): Config {
@@ -138,26 +127,22 @@ export class Daemon {
    */
   reload(config: Config): Promise<readonly string[]> {
     if (this.#running.state.drainEndsAt !== undefined) {
-      return Promise.reject(
-        new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
-      );
+      const message = 'noria is shutting down: the configuration is not reloaded';
+      return Promise.reject(new NoriaError('shutting-down', message));
     }
     const reloaded = this.#reloading.then(() => this.#apply(config)); // starts after the previous reload has ended
     this.#reloading = reloaded.catch(() => {}); // ignored: the caller of `reload` handles the error
     return reloaded;
   }
 
-  /**
-   * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. A second
-   * call waits for the first call.
-   */
+  /** Lets tunnels finish for at most `shutdown.drainTimeout`. A second call waits for the first. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
   }
 
   async #close(): Promise<void> {
-    const { state, parts, clock } = this.#running;
+    const { state, parts, owner, clock } = this.#running;
     const { drainTimeoutMs } = state.config.shutdown;
     const deadline = clock.monotonic() + drainTimeoutMs;
     // Set before the first `await`, so that the readiness check reports the shutdown even during a reload.
@@ -165,7 +150,18 @@ export class Daemon {
     parts.readiness.check();
     parts.plane.prepareToClose();
     await this.#reloading;
-    await this.#drainAndClose(deadline);
+    const drained = parts.plane.drain();
+    // If no client waits, noria stops drawing now: a draw would cost money, and no client would use its members.
+    if (parts.pool.waitingCount === 0) await parts.refiller.close();
+    const timeout = new AbortController();
+    const leftMs = Math.max(0, deadline - clock.monotonic());
+    const isDrained = await Promise.race([
+      drained.then(() => true),
+      pause(clock, leftMs, timeout.signal).then(() => false),
+    ]);
+    timeout.abort();
+    if (!isDrained) this.cutConnections = clientsOf(parts.plane);
+    await owner.close();
   }
 
   async #apply(next: Config): Promise<readonly string[]> {
@@ -181,22 +177,6 @@ export class Daemon {
     log.level = next.log.level;
     return changesForRestart(this.startConfig, next);
   }
-
-  async #drainAndClose(deadline: number): Promise<void> {
-    const { parts, owner, clock } = this.#running;
-    const drained = parts.plane.drain();
-    // If no client waits, noria stops drawing now: a draw would cost money, and no client would use its members.
-    if (parts.pool.waitingCount === 0) await parts.refiller.close();
-    const timeout = new AbortController();
-    const leftMs = Math.max(0, deadline - clock.monotonic());
-    const isDrained = await Promise.race([
-      drained.then(() => true),
-      pause(clock, leftMs, timeout.signal).then(() => false),
-    ]);
-    timeout.abort();
-    if (!isDrained) this.#cutConnections = clientsOf(parts.plane);
-    await owner.close();
-  }
 }
 
 async function refuseReload(): Promise<never> {
@@ -206,14 +186,10 @@ async function refuseReload(): Promise<never> {
   );
 }
 
-/**
- * First applies the changes that may fail, such as a new address. If one of them fails, undoes the earlier ones and
- * throws the error. If all succeed, applies the changes that cannot fail.
- */
+/** Applies the changes that may fail first, and undoes them if one of them fails; then those that cannot. */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
   const { plane, apis } = parts;
-  const updateListeners = (config: Config) =>
-    plane.update(listenerSettings(config), config.shutdown.drainTimeoutMs);
+  const updateListeners = (config: Config) => plane.update(config.listeners, config.shutdown.drainTimeoutMs);
   const updateAdmin = async (config: Config) => {
     if (!isSame(before.admin, next.admin)) await apis.admin.open(config.admin);
     plane.setContext(planeContext(config, apis.addresses()));

@@ -32,22 +32,12 @@ export interface FleetConnector {
   open(options: ConnectOptions): Promise<FleetPool>;
 }
 
-type ConnectOptions = Pick<
-  FleetOptions,
-  'restored' | 'clock' | 'random' | 'bus' | 'instances' | 'refuses' | 'clients' | 'refusals' | 'callTimeoutMs'
->;
-
-interface FleetOptions {
-  readonly connector: FleetConnector;
+interface ConnectOptions {
   /** What `Fleet.record` returned in an earlier run. The snapshot stores it. */
   readonly restored: unknown;
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
-  readonly pool: Pool;
-  readonly sources: SourceKeys;
-  readonly onCommand: (command: SourceCommand) => void;
-  readonly onReport: (report: SourceReport) => void;
   readonly instances: () => readonly FleetInstance[];
   readonly refuses: (host: string, port: number) => string | undefined;
   readonly clients: () => number;
@@ -55,49 +45,48 @@ interface FleetOptions {
   readonly callTimeoutMs: () => number;
 }
 
-type FleetStatus = NonNullable<Status['fleet']>;
-
-export interface Fleet {
-  readonly shared: FleetPool;
-  readonly replica: Replica;
-  sharedCount(source: string): SharedCount;
-  status(): FleetStatus;
-  record(): unknown;
+interface FleetOptions extends ConnectOptions {
+  readonly connector: FleetConnector;
+  readonly pool: Pool;
+  readonly sources: SourceKeys;
+  readonly onCommand: (command: SourceCommand) => void;
+  readonly onReport: (report: SourceReport) => void;
 }
+
+export type Fleet = Awaited<ReturnType<typeof createFleet>>;
 
 const SUFFIX_BYTES = 3;
 const BEAT_MS = 1_000;
-/**
- * The number of norias that must report a member as failed before the fleet evicts it. If one noria were enough, a
- * noria with a broken network could empty the shared pool.
- */
+/** If one noria were enough, a noria with a broken network could empty the shared pool. */
 const EVICTION_VOTES = 2;
 
-export async function createFleet(options: FleetOptions): Promise<Fleet> {
+export async function createFleet(options: FleetOptions) {
   const { connector, clock, bus, pool, sources, onCommand, onReport } = options;
   const shared = await connector.open(options);
   const replica = new Replica({
-    name: connector.replica,
-    clock,
-    bus,
-    pool,
+    ...{ name: connector.replica, clock, bus, pool, onCommand, onReport },
     shared: withSourceKeys(shared, sources),
     sameMachine: false,
     servesClients: true,
     evictionVotes: (replicas) => Math.min(EVICTION_VOTES, Math.max(1, replicas)),
     beatMs: BEAT_MS,
-    onCommand,
-    onReport,
   });
   const { dayCounts } = shared;
   return {
     shared,
     replica,
-    sharedCount: (source) => ({
+    sharedCount: (source: string): SharedCount => ({
       add: (ips) => dayCounts.add(sources.keyOf(source), ips),
       used: () => dayCounts.used(sources.keyOf(source)),
     }),
-    status: () => statusOf(connector, shared),
+    status: (): NonNullable<Status['fleet']> => ({
+      name: connector.name,
+      replica: connector.replica,
+      store: shared.fault === undefined ? 'connected' : 'lost',
+      reason: shared.fault?.message ?? null,
+      lostForSeconds: Math.floor(shared.lostMs / SECOND_MS),
+      replicas: [...shared.replicas],
+    }),
     record: () => ({ name: connector.name, epoch: shared.epochId }),
   };
 }
@@ -126,10 +115,7 @@ export function storeConnector(config: FleetConfig): FleetConnector {
   };
 }
 
-/**
- * Returns the sources that are halted or paused because of the answer to their own last call. Omits sources that are
- * halted or paused because of a command of the operator or the report of another noria.
- */
+/** The sources that are suspended by their own last call, not by a command or the report of another noria. */
 export function refusalsOf(statuses: readonly SourceStatus[], { keyOf }: SourceKeys): SourceRefusal[] {
   return statuses.flatMap(({ name, state, reason, advice, meaning }) => {
     const isRefused = (state === 'halted' || state === 'paused') && reason === meaning;
@@ -139,7 +125,7 @@ export function refusalsOf(statuses: readonly SourceStatus[], { keyOf }: SourceK
 
 const recordSchema = z.object({ name: z.string(), epoch: z.string() });
 
-/** Returns the epoch (see epoch.ts) in `record`; undefined if `record` belongs to another fleet. */
+/** Undefined if `record` belongs to another fleet. */
 function epochIn(record: unknown, name: string): string | undefined {
   const { data } = recordSchema.safeParse(record);
   return data?.name === name ? data.epoch : undefined;
@@ -167,21 +153,7 @@ export function storeAddressOf({ url, tls, sentinel }: FleetConfig): StoreAddres
   return { label: `the primary ${sentinel.primary}`, server, sentinel };
 }
 
-function statusOf({ name, replica }: FleetConnector, { fault, lostMs, replicas }: FleetPool): FleetStatus {
-  return {
-    name,
-    replica,
-    store: fault === undefined ? 'connected' : 'lost',
-    reason: fault?.message ?? null,
-    lostForSeconds: Math.floor(lostMs / SECOND_MS),
-    replicas: [...replicas],
-  };
-}
-
-/**
- * Reports a loss of the store once. Reports a second time if the store then refuses noria. The status shows the latest
- * reason.
- */
+/** Reports a loss of the store once, and a second time if the store then refuses noria. */
 function observe(bus: EventBus, replica: string): FleetObserver {
   let reported: NoriaError['code'] | undefined;
   return {

@@ -6,45 +6,38 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { UsedToday } from '../listener/user-limits.ts';
 import { workersOf } from './part-options.ts';
 
-interface LimitsFeedOptions {
+/**
+ * A fleet divides the limits of a day among its norias, as it divides `maxTunnelsPerMember`: what this noria counted is
+ * multiplied instead of dividing the limits.
+ */
+export function feedLimits({
+  clock,
+  config,
+  ledger,
+  replicas,
+  send,
+}: {
   readonly clock: Clock;
   readonly config: () => Config;
   readonly ledger: Pick<Ledger, 'usage'>;
   readonly replicas: () => number;
   readonly send: (usedToday: UsedToday) => void;
-}
-
-export function feedLimits(options: LimitsFeedOptions): Disposable {
-  const { clock, config, send } = options;
+}): Disposable {
   const run = () => {
-    const limited = config().listeners.flatMap(({ users }) =>
-      users.filter(({ limits }) => limits !== undefined),
-    );
-    if (limited.length > 0) send(usedToday(options, limited));
+    const users = config().listeners.flatMap((listener) => listener.users);
+    const norias = Math.max(1, replicas());
+    const counted = users.flatMap(({ username, limits }) => {
+      if (limits === undefined) return [];
+      const { bytes, members } = ledger.usage.todayOf(username);
+      return [[username, { bytes: bytes * norias, members: members * norias }] as const];
+    });
+    const processes = workersOf(config()) * norias;
+    const leftMs = untilMidnight(clock.now());
+    if (counted.length > 0) send({ processes, leftMs, users: Object.fromEntries(counted) });
     timer = clock.after(SECOND_MS, run);
   };
   let timer = clock.after(0, run);
   return { [Symbol.dispose]: () => timer[Symbol.dispose]() };
-}
-
-/**
- * A fleet divides the limits of a day among its norias, as it divides `maxTunnelsPerMember`: what this noria counted is
- * multiplied instead of dividing the limits.
- */
-function usedToday(
-  { clock, config, ledger, replicas }: LimitsFeedOptions,
-  users: readonly { readonly username: string }[],
-): UsedToday {
-  const norias = Math.max(1, replicas());
-  const counted = users.map(({ username }) => {
-    const { bytes, members } = ledger.usage.todayOf(username);
-    return [username, { bytes: bytes * norias, members: members * norias }] as const;
-  });
-  return {
-    processes: workersOf(config()) * norias,
-    leftMs: untilMidnight(clock.now()),
-    users: Object.fromEntries(counted),
-  };
 }
 
 /** In this machine's time zone, as usage counts its days. */

@@ -3,9 +3,9 @@
  * represents each port as a session of the pool.
  */
 import type { HttpServer } from '../admin/http-server.ts';
-import type { PortBackend, PortMember } from '../admin/proxy-pool/port-ring.ts';
+import type { PortBackend } from '../admin/proxy-pool/port-ring.ts';
 import type { NoProxy, PortRange } from '../admin/proxy-pool/server.ts';
-import type { Config, ListenerConfig, SourceConfig } from '../config/config.ts';
+import type { Config, ListenerConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
@@ -14,7 +14,6 @@ import type { Log } from '../core/log.ts';
 import { Access, parseBasicCredentials } from '../listener/access.ts';
 import { sessionOfPort } from '../listener/routing-options.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { AssignedMember } from '../pool/views.ts';
 
 export interface ProxyPoolSettings {
   readonly host: string;
@@ -34,12 +33,8 @@ const MAX_WAIT_MS = 5_000;
 /** The time in ms after which clients should retry if no draw is planned. */
 const NO_DRAW_RETRY_MS = 60_000;
 
-export function proxyPoolSettings({
-  proxyPool,
-  listeners,
-  sources,
-  dial,
-}: Config): ProxyPoolSettings | undefined {
+export function proxyPoolSettings(config: Config): ProxyPoolSettings | undefined {
+  const { proxyPool, listeners, sources, dial } = config;
   const listener = proxyPool && listeners.find(({ address }) => hasPorts(address, proxyPool.ports));
   if (proxyPool?.address.kind !== 'tcp' || listener?.address.kind !== 'tcp') return undefined;
   const { users, allow, source, address } = listener;
@@ -49,21 +44,18 @@ export function proxyPoolSettings({
     ports: { ...proxyPool.ports, host: address.host },
     access: { users, allow },
     source,
-    withoutConnect: sources.filter(mayRefuseConnect).map(({ name }) => name),
+    withoutConnect: sources.flatMap(({ name, product, params }) =>
+      product === 'free' && params['protocol_type'] !== CONNECT_TYPE ? [name] : [],
+    ),
     waitMs: Math.min(dial.waitForMemberMs, MAX_WAIT_MS),
   };
 }
 
-/** @throws NoriaError listen-failed */
 export async function openProxyPoolOf(
   settings: ProxyPoolSettings,
-  {
-    clock,
-    bus,
-    log,
-    pool,
-  }: { readonly clock: Clock; readonly bus: EventBus; readonly log: Log; readonly pool: Pool },
+  context: { readonly clock: Clock; readonly bus: EventBus; readonly log: Log; readonly pool: Pool },
 ): Promise<HttpServer> {
+  const { clock, bus, log, pool } = context;
   // Loaded only here, because most norias do not need it.
   const { openProxyPool } = await import('../admin/proxy-pool/server.ts');
   const { host, port, ports } = settings;
@@ -86,20 +78,14 @@ export async function openProxyPoolOf(
   });
 }
 
-function mayRefuseConnect({ product, params }: SourceConfig): boolean {
-  return product === 'free' && params['protocol_type'] !== CONNECT_TYPE;
-}
-
 function identify(
   access: Access,
   authorization: string | undefined,
   remoteAddress: string | undefined,
 ): string | NoriaError {
   if (!access.admits(remoteAddress)) {
-    return new NoriaError(
-      'forbidden',
-      'the allow list of the listener does not contain the address of this client',
-    );
+    const message = 'the allow list of the listener does not contain the address of this client';
+    return new NoriaError('forbidden', message);
   }
   const identity = access.identify(parseBasicCredentials(authorization), remoteAddress);
   return identity instanceof NoriaError ? identity : identity.user;
@@ -115,13 +101,13 @@ export function portsOf(
     memberOf: (port) => pool.memberOfSession(sessionOf(port)),
     assign({ port, source = settings.source, taken, mode }) {
       if (settings.source !== undefined && source !== settings.source) return undefined;
-      const member = pool.assignMember({
-        session: sessionOf(port),
-        routing: routingOf(port, user, source),
-        taken,
-        mode,
-      });
-      return member && portMember(member, settings);
+      const routing = routingOf(port, user, source);
+      const member = pool.assignMember({ session: sessionOf(port), routing, taken, mode });
+      if (member === undefined) return undefined;
+      return {
+        ...member,
+        https: member.protocol !== 'http' || !settings.withoutConnect.includes(member.source),
+      };
     },
     reject: (port) => void pool.rejectMemberOf(sessionOf(port)),
     move: (port) => void pool.rotateSession(sessionOf(port)),
@@ -130,13 +116,6 @@ export function portsOf(
 
 function routingOf(port: number, user: string, source: string | undefined) {
   return { ...sessionOfPort(port, user), ...(source !== undefined && { source }) };
-}
-
-function portMember(
-  member: AssignedMember,
-  { withoutConnect }: Pick<ProxyPoolSettings, 'withoutConnect'>,
-): PortMember {
-  return { ...member, https: member.protocol !== 'http' || !withoutConnect.includes(member.source) };
 }
 
 function whyNone(pool: Pool, routing: ReturnType<typeof routingOf>): NoProxy {

@@ -4,6 +4,7 @@
  * `decideReadiness` that returns problems.
  */
 import type { Readiness, ReadinessProblem } from '../admin/schemas.ts';
+import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
@@ -25,31 +26,22 @@ export interface ReadinessFacts {
   readonly sources: readonly SourceStatus[];
   /** The sites that clients requested lately, and that have banned every exit. */
   readonly bannedSites: readonly string[];
-  /**
-   * The reason and the duration of the loss of the fleet's store. Absent while the store is connected, and without a
-   * fleet.
-   */
+  /** Absent while the store is connected, and without a fleet. */
   readonly storeLost?: { readonly reason: string; readonly ms: number };
-}
-
-interface ReadinessSince {
-  readonly state: Readiness['state'];
-  readonly since: number;
 }
 
 type Verdict = Pick<Readiness, 'state' | 'reason'>;
 
-/**
- * noria reports a problem after this number of failed requests in a row. One failed request may be the fault of a few
- * bad members.
- */
+/** One failed request may be the fault of a few bad members. */
 const FAILED_REQUESTS_IN_A_ROW = 2;
-/**
- * The time in ms after which a lost store is a problem. A restart or a failover of the store usually takes less time.
- */
+/** A restart or a failover of the store usually takes less time. */
 const STORE_GRACE_MS = 3_000;
 
-export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {
+/** `since`: the moment at which the state began. */
+export function decideReadiness(
+  facts: ReadinessFacts,
+  before?: Pick<Readiness, 'state'> & { readonly since: number },
+): Readiness & { readonly since: number } {
   const fatal = fatalProblems(facts);
   const isShuttingDown = facts.drainEndsAt !== undefined;
   const problems = isShuttingDown
@@ -72,10 +64,7 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
 
 const GROWING_REASONS: ReadonlySet<ReadinessProblem['kind']> = new Set(['requests-failing', 'draw-late']);
 
-/**
- * Returns whether `one` and `other` have the same state and the same problems. For a problem in GROWING_REASONS, the
- * reason may differ.
- */
+/** Whether the state and the problems are the same. Problems of GROWING_REASONS may differ in their reason. */
 export function isSameReadiness(one: Readiness, other: Readiness): boolean {
   const problemKey = ({ kind, source, reason }: ReadinessProblem) =>
     GROWING_REASONS.has(kind) ? [kind, source] : [kind, source, reason];
@@ -166,10 +155,7 @@ function problemOf(source: SourceStatus, facts: ReadinessFacts): ReadinessProble
   return [];
 }
 
-/**
- * Whether the last draw of the source failed because the fleet's store was lost. noria then reports no problem of the
- * source: it already reports the lost store.
- */
+/** The lost store is a problem of its own. */
 function isCausedByStore({ code }: SourceStatus, { storeLost }: ReadinessFacts): boolean {
   return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
 }
@@ -198,15 +184,11 @@ function verdictOn({ sources, bannedSites }: ReadinessFacts, problems: readonly 
   return { state: 'degraded', reason: isIdle ? idle : emptyPool(able) };
 }
 
-/** At most three names. */
 function siteNames(names: readonly string[]): string {
   return [...names.slice(0, 3), ...(names.length > 3 ? ['…'] : [])].join(', ');
 }
 
-/**
- * Whether the next client may end the problem. If all members of an idle source failed, the next client starts a draw,
- * and the new members may work. So noria stays ready for clients.
- */
+/** If all members of an idle source failed, the next client starts a draw, whose members may work. */
 function isPassing({ kind }: ReadinessProblem, { state }: SourceStatus): boolean {
   return kind === 'members-failing' && state === 'idle';
 }
@@ -253,18 +235,14 @@ interface ReadinessOptions {
   readonly pool: Pick<Pool, 'sites'>;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
   readonly drainEndsAt: () => number | undefined;
-  /** Returns the time limits of a client's wait and of a draw. Called for each check: a reload may change them. */
-  readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
+  readonly config: () => Config;
   readonly fleet: Pick<Fleet, 'shared'> | undefined;
 }
 
 /** The interval of checks in ms. Events alone are not enough, because members expire without an event. */
 const CHECK_EVERY_MS = 1_000;
 
-/**
- * Checks at least once a second, and when a source changes its state, whether noria is ready. Emits `readiness.changed`
- * after a change. Owns the timer of the checks.
- */
+/** Emits `readiness.changed` after a change. Owns the timer of the checks. */
 export class ReadinessMonitor {
   readonly #options: ReadinessOptions;
   readonly #subscriptions: readonly Disposable[];
@@ -309,7 +287,7 @@ export class ReadinessMonitor {
     });
   }
 
-  /** Schedules a check. It runs after all subscribers have handled the current event. */
+  /** After all subscribers have handled the current event. */
   #checkSoon(): void {
     if (this.#isCheckQueued) return;
     this.#isCheckQueued = true;
@@ -333,7 +311,8 @@ export class ReadinessMonitor {
   }
 
   #facts(sources: readonly SourceStatus[]): ReadinessFacts {
-    const { clock, drainEndsAt, plane, pool, limits, fleet } = this.#options;
+    const { clock, drainEndsAt, plane, pool, config, fleet } = this.#options;
+    const { dial, service } = config();
     const { fault, lostMs = 0 } = fleet?.shared ?? {};
     return {
       now: clock.monotonic(),
@@ -341,7 +320,8 @@ export class ReadinessMonitor {
       listenerCount: plane.listeners.length,
       workers: plane.workers,
       failedRequests: this.#failedRequests,
-      ...limits(),
+      clientWaitMs: dial.waitForMemberMs,
+      drawTimeoutMs: service.timeoutMs,
       ...(fault !== undefined && { storeLost: { reason: fault.message, ms: lostMs } }),
       sources,
       bannedSites: pool.sites.withoutExit(),

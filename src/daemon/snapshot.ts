@@ -54,12 +54,7 @@ export function restorePool(
   );
 }
 
-/**
- * Removes the members at noria's own addresses.
- *
- * Call it after the listeners have opened, because only then does noria know all its addresses: the system chooses the
- * port of `:0`, and an inherited socket (`fd:3`) has its own address.
- */
+/** Only after the listeners have opened are all addresses known: of port 0, and of inherited sockets (`fd:3`). */
 export function evictOwnMembers(
   pool: Pick<Pool, 'members' | 'evict'>,
   { refuses, warn }: RestoreOptions,

@@ -9,9 +9,7 @@ import type { SourceFault } from '../dialer/credentials.ts';
 interface SourceFaultsOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /**
-   * Stops the pool from picking members of the source. Clients see `reason`. If `reason` is undefined, ends the block.
-   */
+  /** Clients see `reason`. Without a reason, the block ends. */
   readonly block: (source: string, reason: string | undefined) => void;
   readonly resetRefusals: (source: string) => void;
 }
@@ -34,10 +32,7 @@ export class SourceFaults {
     return this.#known.get(source);
   }
 
-  /**
-   * Blocks or unblocks the source. Call it when the dialer finds that members refuse the credentials of the source, or
-   * accept them again.
-   */
+  /** The dialer has found that members refuse the credentials of the source, or accept them again. */
   update({ source, active, reason, advice }: SourceFault): void {
     const { clock, log, block } = this.#options;
     const before = this.#known.get(source);
@@ -55,7 +50,6 @@ export class SourceFaults {
       log.error({ source, reason, advice }, 'members refused the credentials of their source');
   }
 
-  /** Unblocks the source now. Called after RETRY_MS, when the operator resumes the source, and after a reload. */
   tryAgain(source: string): void {
     const fault = this.#known.get(source);
     if (fault === undefined) return;

@@ -123,8 +123,8 @@ const KEYS_BY_NAME: ReadonlyMap<string, RoutingKey> = new Map(
 );
 
 export interface RoutingSettings {
-  readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
-  readonly source?: string;
+  readonly session: 'none' | 'client-ip' | 'port' | 'target-host';
+  readonly source?: string | undefined;
   /** A reload can change them while the listener is open. */
   readonly sourceNames: () => readonly string[];
 }
@@ -361,8 +361,8 @@ function checkSource({ source }: GivenOptions, listener: RoutingSettings): Probl
   return undefined;
 }
 
-function checkSession(given: GivenOptions, { sessionMode }: RoutingSettings): Problem | undefined {
-  if (given.session !== undefined || (sessionMode !== 'none' && !given.rotate)) return undefined;
+function checkSession(given: GivenOptions, { session }: RoutingSettings): Problem | undefined {
+  if (given.session !== undefined || (session !== 'none' && !given.rotate)) return undefined;
   const key = given.exclusive ? 'exclusive' : given.fixed ? 'fixed' : undefined;
   return key && problem(`the key ${key} needs a session: add session-NAME`);
 }
@@ -392,7 +392,7 @@ function complete(given: GivenOptions, context: RoutingContext): RoutingOptions 
 
 /** For example `port=24000`. No client can choose it, because its session names must not contain `=`. */
 function automaticSession(context: RoutingContext): string | undefined {
-  switch (context.listener.sessionMode) {
+  switch (context.listener.session) {
     case 'none':
       return undefined;
     case 'client-ip':
@@ -415,7 +415,7 @@ function portSession({ localPort }: Pick<RoutingContext, 'localPort'>): string {
 
 /** The pool limits the sessions of one owner. Each port is its own owner: one client may use thousands of ports. */
 function ownerOf(session: string, context: RoutingContext): SessionOwner {
-  if (context.listener.sessionMode === 'port' && session === portSession(context))
+  if (context.listener.session === 'port' && session === portSession(context))
     return { user: '', address: session };
   return { user: context.user, address: context.socket.remoteAddress ?? '' };
 }

@@ -44,10 +44,10 @@ export interface ListenerSettings
   extends Pick<AccessOptions, 'users' | 'allow' | 'denyTargets'>,
     Pick<
       ListenerOptions,
-      'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'sessionMode' | 'source' | 'proxyProtocol'
+      'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'session' | 'source' | 'proxyProtocol'
     > {
   readonly address: ListenAddress;
-  readonly tls?: { readonly cert: string; readonly key: Secret };
+  readonly tls?: { readonly cert: string; readonly key: Secret } | undefined;
   /** The settings that are equal in all processes that serve this listener. Absent if noria has no workers. */
   readonly shared?: {
     /** The id of the listener in every process. A reload that does not change the listener keeps the id. */

@@ -26,8 +26,8 @@ export interface PoolSourceOptions {
   readonly priority: number;
   readonly size: number;
   readonly unknownLifetimeMs: number;
-  readonly protocol?: MemberProtocol;
-  readonly maxLifetimeMs?: number;
+  readonly protocol?: MemberProtocol | undefined;
+  readonly maxLifetimeMs?: number | undefined;
   readonly locationParams?: LocationParams;
   /**
    * True if the source reports locations in several languages. Even if all its locations so far are Chinese, the next
@@ -51,12 +51,12 @@ export interface RotationOptions {
 export interface SiteRule {
   /** The patterns of the site's hosts; the first one names the site. */
   readonly match: readonly string[];
-  /** Least time between two uses of an exit at the site. `auto`: learnt from bans. */
-  readonly spacingMs: number | 'auto';
+  /** Least time in ms between two uses of an exit at the site. `auto`: learnt from bans. */
+  readonly spacing: number | 'auto';
   /** Maximum number of tunnels through one exit to the site at once. 0: no limit. */
   readonly tunnelsPerMember: number;
-  /** Requests per second of all exits together. 0: no limit. */
-  readonly ratePerSecond: number;
+  /** Requests per second of all exits together. */
+  readonly rate: number | 'off';
   readonly ban: {
     readonly forMs: number;
     readonly maxMs: number;
@@ -70,9 +70,9 @@ export interface SiteRule {
 /** The rule of every site without a rule of its own. */
 export const DEFAULT_SITE_RULE: SiteRule = {
   match: [],
-  spacingMs: 'auto',
+  spacing: 'auto',
   tunnelsPerMember: 0,
-  ratePerSecond: 0,
+  rate: 'off',
   ban: { forMs: 10 * MINUTE_MS, maxMs: DAY_MS, onStatus: 'auto' },
   drawsForBans: 60,
 };

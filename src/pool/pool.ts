@@ -649,10 +649,10 @@ export class Pool implements LeaseProvider {
     }
     const member = this.#pick.member(request, candidates, { session, site }, now);
     if (member === undefined) return undefined;
-    const { ratePerSecond } = site.rule;
-    if (ratePerSecond > 0) {
+    const { rate } = site.rule;
+    if (rate !== 'off') {
       const { count, machine } = this.#members.index.part;
-      const intervalMs = (SECOND_MS * count * (machine?.count ?? 1)) / ratePerSecond;
+      const intervalMs = (SECOND_MS * count * (machine?.count ?? 1)) / rate;
       site.nextRequestAt = Math.max(site.nextRequestAt, now - intervalMs) + intervalMs;
     }
     if (session !== undefined) this.#recordSessionDemand(member.source, now);
@@ -861,7 +861,7 @@ function siteBanned(site: Site, at: number, now: number): LeaseRefusal {
 }
 
 function limitRefusal({ rule, nextRequestAt }: Site, now: number): LeaseRefusal {
-  const reason = `This site gets at most ${rule.ratePerSecond} requests per second (rate in targets), and other clients wait.`;
+  const reason = `This site gets at most ${rule.rate} requests per second (rate in targets), and other clients wait.`;
   return { code: 'limit', reason, sources: [], retryAfterMs: Math.max(0, nextRequestAt - now) };
 }
 

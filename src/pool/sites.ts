@@ -177,9 +177,9 @@ export class Site {
   }
 
   spacingAt(now: number, perHostSpacingMs: number): number {
-    const { spacingMs } = this.rule;
-    if (this.#learntMs === 0) return spacingMs === 'auto' ? perHostSpacingMs : spacingMs;
-    if (spacingMs !== 'auto') return spacingMs;
+    const { spacing } = this.rule;
+    if (this.#learntMs === 0) return spacing === 'auto' ? perHostSpacingMs : spacing;
+    if (spacing !== 'auto') return spacing;
     return Math.max(perHostSpacingMs, this.learntAt(now));
   }
 
@@ -223,7 +223,7 @@ export class Site {
   learn(pair: Pair, lifeMs: number, now: number): void {
     const { gapMs, uses } = pair;
     pair.uses = 0;
-    if (this.rule.spacingMs !== 'auto' || gapMs === 0 || gapMs >= MAX_LEARNT_MS) return;
+    if (this.rule.spacing !== 'auto' || gapMs === 0 || gapMs >= MAX_LEARNT_MS) return;
     const known = this.learntAt(now);
     const raisedMs = Math.min(
       MAX_LEARNT_MS,

@@ -47,19 +47,19 @@ export function listBody(reply: Exchange, { url, secrets }: ListCall): Uint8Arra
 
 export function decodeList(body: Uint8Array, call: ListCall, options: ListOptions): ReadList {
   const text = bodyText(body);
-  const { rules, login, protocol, secrets } = call;
-  if (rules.format === 'json' || (rules.format === 'auto' && /^[[{]/.test(text))) {
-    const decoded = decodeLink(body, { ...options, rules, login, protocol, host: 'the list', secrets });
+  const { answer, login, protocol, secrets } = call;
+  if (answer.format === 'json' || (answer.format === 'auto' && /^[[{]/.test(text))) {
+    const decoded = decodeLink(body, { ...options, answer, login, protocol, host: 'the list', secrets });
     return withoutDuplicates(decoded.entries, { ...decoded.dropped }, []);
   }
-  const layout = rules.address === undefined ? undefined : compileEntryLayout(rules.address);
+  const layout = answer.address === undefined ? undefined : compileEntryLayout(answer.address);
   const entries: DrawnEntry[] = [];
   const dropped: Record<string, number> = {};
   const unusable: number[] = [];
   for (const [index, line] of text.split(/\r?\n/, MAX_LINES).entries()) {
     if (line.trim() === '' || COMMENT.test(line)) continue;
     for (const raw of textEntries(line, MAX_LINES)) {
-      const read = readLinkEntry(raw, { ...options, rules, login, protocol, layout });
+      const read = readLinkEntry(raw, { ...options, answer, login, protocol, layout });
       if (typeof read !== 'string') entries.push(read.entry);
       else {
         dropped[read] = (dropped[read] ?? 0) + 1;

@@ -16,9 +16,9 @@ import { type Format, type Method, OPERATIONS, type Product } from './operations
 
 export interface ServiceAddress {
   /** {base_url} of the specification, optionally with a path. It takes precedence over `extractHost`. */
-  readonly baseUrl?: string;
+  readonly baseUrl?: string | undefined;
   /** {extract_host} of the specification, only for `short-pure`: a host, or host and port. The default port is 8080. */
-  readonly extractHost?: string;
+  readonly extractHost?: string | undefined;
 }
 
 interface CallBase extends ServiceAddress {
@@ -29,21 +29,21 @@ interface CallBase extends ServiceAddress {
 export interface ExtractCall extends CallBase {
   readonly product: Product;
   readonly format: Format;
-  readonly textLayout?: string;
+  readonly textLayout?: string | undefined;
   readonly instance: string;
   /** The result of `checkParams`. Its `count`, the maximum per call, is not sent: `count` below is. */
   readonly params: Readonly<Record<string, string | number>>;
   readonly count?: number;
 }
 
-export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | 'login' | 'protocol'> {
+export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'answer' | 'login' | 'protocol'> {
   readonly product: 'link';
   readonly method: Method;
   readonly baseUrl: string;
   readonly instance: string;
   readonly url: Secret;
   readonly headers: Readonly<Record<string, Secret>>;
-  readonly body?: Secret;
+  readonly body?: Secret | undefined;
   /** The secrets in the URL, the headers and the body. noria masks them in every text that the vendor sends. */
   readonly secrets: readonly Secret[];
   readonly params: Readonly<Record<string, string | number>>;
@@ -67,7 +67,7 @@ export interface GatewayCall extends OtherCall {
 }
 
 /** A list has a `url` or a `file`. */
-export interface ListCall extends OtherCall, Pick<EntryOptions, 'rules' | 'login' | 'protocol'> {
+export interface ListCall extends OtherCall, Pick<EntryOptions, 'answer' | 'login' | 'protocol'> {
   readonly product: 'list';
   readonly url: Secret | undefined;
   readonly file: string | undefined;

@@ -258,7 +258,7 @@ test('link command: recognises a file with a list, and names the lines that cann
   expect(out).toContain('line 4 cannot be used');
   expect(out).not.toContain('s3cret');
   const [source] = parseConfig(out.slice(out.indexOf('sources:')), 'noria.yaml', { env: {} }).sources;
-  expect(source).toMatchObject({ product: 'list', file, entryLogin: 'require' });
+  expect(source).toMatchObject({ product: 'list', file, login: 'require' });
 });
 
 test('link command: the URL of a file with proxies becomes a list', async () => {

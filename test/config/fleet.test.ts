@@ -75,7 +75,7 @@ test('fleet config: certificates are read and must belong together', () => {
     '/etc/noria/other.pem': read('second.key.pem'),
   });
   const tls = fleetOf(`${URL_LINE}, tls: { ca: cert.pem, cert: cert.pem, key: key.pem }`, files)?.tls;
-  expect(tls).toMatchObject({ caFile: '/etc/noria/cert.pem', ca: read('first.cert.pem') });
+  expect(tls).toMatchObject({ files: { ca: '/etc/noria/cert.pem' }, ca: read('first.cert.pem') });
   expect(tls?.key?.reveal()).toBe(read('first.key.pem'));
   expect(problemsIn(`${URL_LINE}, tls: { cert: cert.pem }`, files)).toEqual([
     'fleet.tls: needs both cert and key, or neither',

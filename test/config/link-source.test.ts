@@ -30,7 +30,7 @@ test('link source: needs a url and an interval, and nothing else', () => {
     intervalMs: 2_000,
     count: undefined,
     params: {},
-    entryLogin: 'use',
+    login: 'use',
     upstream: { auth: { kind: 'none' } },
     answer: { format: 'auto' },
   });
@@ -43,7 +43,7 @@ test('link source: the whole address, method, headers, body, count and credentia
   const source = linkOf(
     `url: "${URL_TEXT}", interval: 2s, params: { count: 9 }, headers: { X-Key: k }, body: '{"n": "{count}"}', lifetime: 3m, upstream: { protocol: socks5, auth: { username: u, password: p } }`,
   );
-  expect(source).toMatchObject({ method: 'POST', count: 9, lifetimeMs: 180_000, entryLogin: 'ignore' });
+  expect(source).toMatchObject({ method: 'POST', count: 9, lifetimeMs: 180_000, login: 'ignore' });
   expect(source.headers['X-Key']?.reveal()).toBe('k');
   expect(source.upstream).toMatchObject({ protocol: 'socks5', auth: { kind: 'always' } });
 });
@@ -53,7 +53,7 @@ test.each([
   ['none', 'ignore'],
   ['auto', 'use'],
 ])('link source: with auth %s the credentials of entries: %s', (auth, login) => {
-  expect(linkOf(`url: "${URL_TEXT}", interval: 2s, upstream: { auth: ${auth} }`).entryLogin).toBe(login);
+  expect(linkOf(`url: "${URL_TEXT}", interval: 2s, upstream: { auth: ${auth} }`).login).toBe(login);
 });
 
 test('link source: is printed with masked secrets, and without the keys of other products', () => {

@@ -24,8 +24,7 @@ test('listener config: certificate and key are read from the folder of the confi
   const { folder, read } = tlsOf('first.cert.pem', 'first.key.pem');
   const { listeners, warnings } = read();
   expect(listeners[0]?.tls).toMatchObject({
-    certFile: join(folder, 'cert.pem'),
-    keyFile: join(folder, 'key.pem'),
+    files: { cert: join(folder, 'cert.pem'), key: join(folder, 'key.pem') },
     cert: readFileSync(`${TLS}/first.cert.pem`, 'utf8'),
   });
   expect(listeners[0]?.tls?.key.reveal()).toBe(readFileSync(`${TLS}/first.key.pem`, 'utf8'));

@@ -40,9 +40,9 @@ function sourceOf(preset: string): LinkSource {
 }
 
 function decodeFixture(preset: string, recognise = false) {
-  const { answer, entryLogin, upstream } = sourceOf(preset);
+  const { answer, login, upstream } = sourceOf(preset);
   const text = readFileSync(`test/fixtures/links/${preset}.json`, 'utf8');
-  return decode(text, recognise ? {} : answer, { login: entryLogin, protocol: upstream.protocol });
+  return decode(text, recognise ? {} : answer, { login, protocol: upstream.protocol });
 }
 
 test('presets: there are at least six', () => {

@@ -69,7 +69,7 @@ export function listenerOptions(
     }),
     clock,
     deadlines: new Deadlines(clock, 5),
-    sessionMode: 'none',
+    session: 'none',
     sourceNames: () => ['city', 'other'],
     idleTimeoutMs: 600_000,
     lingerMs: 600_000,

@@ -32,7 +32,7 @@ const listener = await openListener({
   bus: new EventBus(() => {}),
   clock: systemClock,
   deadlines: new Deadlines(systemClock, 10),
-  sessionMode: 'none',
+  session: 'none',
   sourceNames: () => [],
   idleTimeoutMs: 600_000,
   lingerMs: 600_000,

@@ -51,7 +51,7 @@ test('listener: each port of a range listens and has its own session by port', a
   const dialer = directDialer();
   const { listener } = await listen(dialer, {
     addresses: [{ kind: 'tcp', host: '127.0.0.1', port: first, lastPort: first + 1 }],
-    sessionMode: 'port',
+    session: 'port',
   });
   expect(listener.addresses).toEqual([first, first + 1].map((port) => ({ host: '127.0.0.1', port })));
   for (const { port } of listener.addresses)
@@ -100,7 +100,7 @@ test('listener: listens on an IPv6 address, and gives advice on a machine withou
 
 test('listener: an IPv4 client of a dual-stack socket is an IPv4 client', async () => {
   const dialer = directDialer();
-  const listening = await listenOnIpv6('::', dialer, { allowNonLoopback: true, sessionMode: 'client-ip' });
+  const listening = await listenOnIpv6('::', dialer, { allowNonLoopback: true, session: 'client-ip' });
   if (listening === undefined) return;
   (await RawClient.open(listening.port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
   await until('a dial', () => dialer.requests.length === 1);

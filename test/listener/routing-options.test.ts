@@ -12,7 +12,7 @@ import {
 } from '../../src/listener/routing-options.ts';
 import type { RoutingOptions } from '../../src/pool/lease.ts';
 
-const LISTENER: RoutingSettings = { sessionMode: 'none', sourceNames: () => ['city', 'other.source'] };
+const LISTENER: RoutingSettings = { session: 'none', sourceNames: () => ['city', 'other.source'] };
 const context: RoutingContext = {
   listener: LISTENER,
   user: '',
@@ -25,9 +25,9 @@ const context: RoutingContext = {
 function read(
   text: string,
   headers: readonly (readonly [string, string])[] = [],
-  { sessionMode, source, ...more }: Partial<RoutingSettings & RoutingContext> = {},
+  { session, source, ...more }: Partial<RoutingSettings & RoutingContext> = {},
 ): RoutingOptions | string {
-  const listener = { ...LISTENER, ...(sessionMode && { sessionMode }), ...(source && { source }) };
+  const listener = { ...LISTENER, ...(session && { session }), ...(source && { source }) };
   const routing = readRoutingOptions(text, headers, { ...context, listener, ...more });
   if (!(routing instanceof NoriaError)) {
     const { sessionOwner: _owner, client, ...options } = routing;
@@ -153,7 +153,7 @@ describe('routing options: user name', () => {
     expect(new Set(names.map(({ name }) => name)).size, 'names are unique').toBe(names.length);
     for (const { key, name } of names) {
       const [before, value, routing] = samples[key];
-      expect(read(before + name + value, [], { sessionMode: 'none' }), name).toEqual(routing);
+      expect(read(before + name + value, [], { session: 'none' }), name).toEqual(routing);
     }
   });
 });
@@ -201,8 +201,7 @@ describe('routing options: X-Noria headers', () => {
   });
 
   test('routing options: the rotate header accepts the usual words for yes and no', () => {
-    const sessions = (value: string) =>
-      read('', [['X-Noria-Rotate', value]], { sessionMode: 'port' as const });
+    const sessions = (value: string) => read('', [['X-Noria-Rotate', value]], { session: 'port' as const });
     for (const yes of ['', '1', 'true', 'YES', 'on']) expect(sessions(yes), yes).toEqual({});
     for (const no of ['0', 'false', 'No', 'off']) expect(sessions(no), no).toEqual({ session: 'port=8888' });
     expect(sessions('maybe')).toMatch(/invalid value "maybe" for key rotate/);
@@ -211,8 +210,7 @@ describe('routing options: X-Noria headers', () => {
 
 describe('routing options: what the listener adds', () => {
   test('routing options: each session mode assigns its session', () => {
-    const of = (sessionMode: RoutingSettings['sessionMode'], more = {}) =>
-      read('', [], { sessionMode, ...more });
+    const of = (session: RoutingSettings['session'], more = {}) => read('', [], { session, ...more });
     expect(of('none')).toEqual({});
     expect(of('client-ip')).toEqual({ session: 'client-ip=192.0.2.1' });
     expect(of('client-ip', { socket: { remoteAddress: '::ffff:192.0.2.1' } })).toEqual({
@@ -228,7 +226,7 @@ describe('routing options: what the listener adds', () => {
   });
 
   test('routing options: a session of the client replaces that of the listener, and rotate drops it', () => {
-    const more = { sessionMode: 'port' as const };
+    const more = { session: 'port' as const };
     expect(read('session-abc', [], more)).toEqual({ session: 'abc' });
     expect(read('rotate', [], more)).toEqual({});
     expect(read('rotate-session-abc', [], more)).toEqual({ session: 'abc' });
@@ -241,12 +239,8 @@ describe('routing options: what the listener adds', () => {
   });
 
   test('routing options: a session carries its owner, and without a session no address is read', () => {
-    const ownerOf = (
-      text: string,
-      sessionMode: RoutingSettings['sessionMode'] = 'none',
-      socket = context.socket,
-    ) => {
-      const listener = { ...LISTENER, sessionMode };
+    const ownerOf = (text: string, session: RoutingSettings['session'] = 'none', socket = context.socket) => {
+      const listener = { ...LISTENER, session };
       const routing = readRoutingOptions(text, [], { ...context, listener, user: 'ann', socket });
       return routing instanceof NoriaError ? routing : routing.sessionOwner;
     };
@@ -267,8 +261,8 @@ describe('routing options: what the listener adds', () => {
     fc.assert(
       fc.property(fc.stringMatching(/^[A-Za-z0-9_.~]{1,64}$/), (name) => {
         const chosen = read(`session-${name}`);
-        for (const sessionMode of ['client-ip', 'port', 'target-host'] as const) {
-          expect(chosen).not.toEqual(read('', [], { sessionMode }));
+        for (const session of ['client-ip', 'port', 'target-host'] as const) {
+          expect(chosen).not.toEqual(read('', [], { session }));
         }
       }),
     );

@@ -2,7 +2,6 @@ import { Server } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
-import { listenerSettings } from '../../src/daemon/part-options.ts';
 import { ListenerSet } from '../../src/plane/listener-set.ts';
 import { directDialer } from '../listener/direct-dialer.ts';
 import { NO_DESK, RawClient } from '../listener/harness.ts';
@@ -14,12 +13,10 @@ const SOURCE =
   '  - { name: city, product: free, instance: "1", akey: "0123456789abcdef", baseUrl: "http://127.0.0.1:9" }';
 
 const at = (...listeners: string[]) =>
-  listenerSettings(
-    testConfig({
-      sources: [SOURCE],
-      listeners: `listeners: [${listeners.map((each) => `{ address: "127.0.0.1:${each} }`).join(', ')}]`,
-    }),
-  );
+  testConfig({
+    sources: [SOURCE],
+    listeners: `listeners: [${listeners.map((each) => `{ address: "127.0.0.1:${each} }`).join(', ')}]`,
+  }).listeners;
 
 function openSet(): ListenerSet {
   const set = new ListenerSet({

@@ -102,7 +102,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
   (seed) => {
     const sites = ['site0.example', 'site1.example'];
     const kit = openKit({
-      targets: sites.map((name) => ({ ...DEFAULT_SITE_RULE, match: [name], spacingMs: 0 })),
+      targets: sites.map((name) => ({ ...DEFAULT_SITE_RULE, match: [name], spacing: 0 })),
     });
     addMembers(kit, 4, 1e9);
     const random = seededRandom(seed);

@@ -89,7 +89,7 @@ test('sites: the exit IP decides, not the host of the member', () => {
 
 test('sites: each further ban of a pair is twice as long, up to the maximum, and ok ends it', () => {
   const kit = openKit({
-    targets: [rule({ spacingMs: 0, ban: { forMs: MINUTE_MS, maxMs: 3 * MINUTE_MS, onStatus: 'auto' } })],
+    targets: [rule({ spacing: 0, ban: { forMs: MINUTE_MS, maxMs: 3 * MINUTE_MS, onStatus: 'auto' } })],
   });
   addMembers(kit, 1, 3_600_000);
   const [exit = ''] = exits(kit);
@@ -260,7 +260,7 @@ test('sites: the exits that a site needs because of its spacing are demand for t
 });
 
 test('sites: of several clients that wait for one slot, the later ones are demand', () => {
-  const kit = openKit({ targets: [rule({ spacingMs: 5_000 })] });
+  const kit = openKit({ targets: [rule({ spacing: 5_000 })] });
   addMembers(kit, 1, 3_600_000);
   use(kit, {}, AT_SHOP);
   kit.clock.advance(1_000);
@@ -310,7 +310,7 @@ test('sites: without spacing an exit is free at once, also at a fraction of a mi
 });
 
 test('sites: a spacing that is set is kept, and other sites are free', () => {
-  const kit = openKit({ targets: [rule({ spacingMs: 5_000 })] });
+  const kit = openKit({ targets: [rule({ spacing: 5_000 })] });
   addMembers(kit, 1);
   use(kit, {}, AT_SHOP);
   expect(refusal(kit, {}, AT_SHOP).code).toBe('pool-empty');
@@ -330,7 +330,7 @@ test('sites: at most tunnelsPerMember tunnels through one exit, and the end of o
 });
 
 test('sites: clients of a site with a rate are served in order at that rate, then refused with Retry-After', async () => {
-  const kit = openKit({ targets: [rule({ ratePerSecond: 2 })] });
+  const kit = openKit({ targets: [rule({ rate: 2 })] });
   addMembers(kit, 3);
   use(kit, {}, AT_SHOP);
   const clients = [1, 2, 3].map(() => kit.pool.acquire(request({}, { ...AT_SHOP, waitMs: 1_200 })));
@@ -446,7 +446,7 @@ test('sites: random verdicts end as a small model says, and a banned pair is nev
   );
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-      let kit = openKit({ targets: [rule({ spacingMs: 0 })] });
+      let kit = openKit({ targets: [rule({ spacing: 0 })] });
       const untils = new Map<string, { until: number; forMs: number }>();
       let passedMs = 0; // the clocks of earlier runs
       const now = () => passedMs + kit.clock.monotonic();
@@ -463,7 +463,7 @@ test('sites: random verdicts end as a small model says, and a banned pair is nev
           const snapshot = decodeSnapshot(JSON.parse(JSON.stringify(kit.pool.snapshot())));
           passedMs += kit.clock.monotonic();
           kit.pool.close();
-          kit = openKit({ targets: [rule({ spacingMs: 0 })] });
+          kit = openKit({ targets: [rule({ spacing: 0 })] });
           if (snapshot !== undefined) kit.pool.restore(snapshot, 0);
           for (const known of untils.values()) if (known.until <= now()) known.forMs = 0;
         } else if (action.do === 'use') {

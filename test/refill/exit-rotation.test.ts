@@ -58,7 +58,7 @@ function openModems(options: { clock?: ManualClock; store?: ReturnType<typeof cr
       url: undefined,
       file: 'p.txt',
     } as const),
-    ...({ rules: { format: 'auto' }, login: 'use', protocol: 'http' } as const),
+    ...({ answer: { format: 'auto' }, login: 'use', protocol: 'http' } as const),
   };
   const { call: _, ...rest } = sourceOptions({ intervalMs: 0, defaultLifetimeMs: undefined });
   const rig = openRig({

@@ -69,7 +69,7 @@ const DENIAL = new RegExp(
 export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedLink {
   const options: LinkDecodeOptions = { ...given, unreadable: 'link-unreadable' };
   const text = bodyText(body);
-  const { rules } = options;
+  const { answer: rules } = options;
   if (text === '') throw unreadableAnswer('is empty', text, options);
   if (isWebPage(text)) throw webPageAnswer(text, options);
   const json = /^[[{]/.test(text) ? parseJson(text, options) : undefined;
@@ -109,7 +109,7 @@ function deniedInWords(text: string, json: unknown, { secrets }: AnswerOrigin): 
 }
 
 function refuseUnreadable(text: string, list: FoundList | undefined, options: LinkDecodeOptions): never {
-  const isError = options.rules.list === undefined && text.length <= MAX_ERROR_LENGTH && !IP_LIKE.test(text);
+  const isError = options.answer.list === undefined && text.length <= MAX_ERROR_LENGTH && !IP_LIKE.test(text);
   throw unreadableAnswer(
     isError ? 'is no list of proxies; it says' : noAddress(list, options),
     text,
@@ -122,7 +122,7 @@ export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): Deco
   return { code: CODE_OF_RULE.tooFast, message, entries: [], dropped: {}, quota: {} };
 }
 
-function codeOf(json: unknown, { rules }: LinkDecodeOptions): string {
+function codeOf(json: unknown, { answer: rules }: LinkDecodeOptions): string {
   for (const rule of ['tooFast', 'denied', 'empty'] as const) {
     if (matches(json, rules[rule])) return CODE_OF_RULE[rule];
   }
@@ -135,7 +135,7 @@ function matches(json: unknown, rule: CodeRule | undefined): boolean {
   return value !== undefined && rule.is.includes(value);
 }
 
-function messageOf(json: unknown, { rules, secrets }: LinkDecodeOptions): string {
+function messageOf(json: unknown, { answer: rules, secrets }: LinkDecodeOptions): string {
   const field = (rules.ok ?? rules.tooFast ?? rules.denied ?? rules.empty)?.field ?? '';
   const code = scalarText(valueAtPath(json, field));
   const said = firstText(json, MESSAGE_FIELDS);
@@ -167,7 +167,7 @@ function scalarText(value: unknown): string | undefined {
 }
 
 function findList(text: string, json: unknown, options: EntryOptions & AnswerOrigin): FoundList | undefined {
-  const { list, format } = options.rules;
+  const { list, format } = options.answer;
   if (json === undefined || format === 'text') return { entries: lines(text, options) };
   if (list === undefined) return searchList(json, options);
   const value = valueAtPath(json, list);
@@ -236,7 +236,7 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
 function isUnexplained(
   text: string,
   { list, dropped }: Pick<ReadEntries, 'dropped'> & { readonly list: FoundList | undefined },
-  { rules }: LinkDecodeOptions,
+  { answer: rules }: LinkDecodeOptions,
 ): boolean {
   const { private: privateCount, own, expired, credentials } = dropped;
   if ((privateCount ?? own ?? expired ?? credentials) !== undefined) return false;
@@ -246,7 +246,7 @@ function isUnexplained(
   return !isSuccess || IP_LIKE.test(text);
 }
 
-function noAddress(list: FoundList | undefined, { rules }: LinkDecodeOptions): string {
+function noAddress(list: FoundList | undefined, { answer: rules }: LinkDecodeOptions): string {
   if (rules.list !== undefined && list === undefined) return `has no list at ${rules.list} (answer.list)`;
   const at = list?.path === undefined || list.path === ROOT ? '' : ` in ${list.path}`;
   return rules.address === undefined

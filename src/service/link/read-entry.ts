@@ -49,7 +49,7 @@ export function readLinkEntry(
   return { entry, parts: found.parts };
 }
 
-function lifetimeOf({ expiry }: RawEntry, { rules, wallAt }: EntryOptions): Lifetime {
+function lifetimeOf({ expiry }: RawEntry, { answer: rules, wallAt }: EntryOptions): Lifetime {
   if (expiry === undefined) return undefined;
   const { value, as, since } = expiry;
   return readLifetime(value, as, { zone: rules.expiry?.zone ?? DEFAULT_ZONE, wallAt, since });
@@ -93,7 +93,7 @@ interface RawEntry {
 }
 
 interface PartsOptions {
-  readonly rules: LinkRules;
+  readonly answer: LinkRules;
   readonly layout: LayoutReader | undefined;
 }
 
@@ -110,12 +110,12 @@ const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
 function findEntryParts(raw: unknown, options: PartsOptions): RawEntry | undefined {
   if (typeof raw === 'string') return textParts(raw, options);
   if (typeof raw !== 'object' || raw === null) return undefined;
-  if (!Array.isArray(raw)) return objectParts(raw, options.rules);
+  if (!Array.isArray(raw)) return objectParts(raw, options.answer);
   const texts = raw.slice(0, MAX_COLUMNS).flatMap((value: unknown) => readText(value) ?? []);
   return textParts(texts.join(','), options);
 }
 
-function textParts(text: string, { rules, layout }: PartsOptions): RawEntry | undefined {
+function textParts(text: string, { answer: rules, layout }: PartsOptions): RawEntry | undefined {
   const named = layout === undefined ? fieldsByForm(text) : { fields: layout(text), layout: undefined };
   if (named?.fields === undefined) return undefined;
   const found = objectParts(Object.fromEntries(named.fields), { ...rules, address: undefined });

@@ -78,7 +78,7 @@ test.each<[protocol: string, request: string]>([
 });
 
 test('desk: answers several requests in one SOCKS5 tunnel, and reads their bodies', async () => {
-  const { port, said, dialer } = await stage({ sessionMode: 'none' });
+  const { port, said, dialer } = await stage({ session: 'none' });
   const client = await RawClient.open(port);
   client.send('\x05\x01\x02\x01\x0fme-session-cart\x01x');
   await client.until('the login', (text) => text === '\x05\x02\x01\x00');

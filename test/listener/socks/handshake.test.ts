@@ -65,7 +65,7 @@ describe('socks handshake: SOCKS5', () => {
   });
 
   test('socks handshake: the session mode target-host uses the target', async () => {
-    const stage = await Stage.open({ sessionMode: 'target-host', users: { ann: 'a' } });
+    const stage = await Stage.open({ session: 'target-host', users: { ann: 'a' } });
     const client = await stage.connect();
     client.send(Buffer.concat([GREETING_PASSWORD, credentials('ann', 'a'), request('WWW.example.com')]));
     expect((await stage.dialed()).request.routing).toMatchObject({

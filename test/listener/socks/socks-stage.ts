@@ -32,7 +32,7 @@ export const HANDSHAKE_TIMEOUT_MS = 3_000;
 export interface StageOptions {
   readonly users?: Readonly<Record<string, string>>;
   readonly denyTargets?: readonly string[];
-  readonly sessionMode?: RoutingSettings['sessionMode'];
+  readonly session?: RoutingSettings['session'];
   readonly refusal?: NoriaError;
 }
 
@@ -84,7 +84,7 @@ export class Stage {
       bus,
       clock: this.clock,
       deadlines: this.deadlines,
-      sessionMode: options.sessionMode ?? 'none',
+      session: options.session ?? 'none',
       sourceNames: () => ['city'],
       idleTimeoutMs: 600_000,
       lingerMs: 600_000,

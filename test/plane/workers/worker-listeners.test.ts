@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
-import { dialerSettings, listenerSettings, poolSettings } from '../../../src/daemon/part-options.ts';
+import { dialerSettings, poolSettings } from '../../../src/daemon/part-options.ts';
 import { boundAddress } from '../../../src/listener/listener.ts';
 import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 import type { FromWorker, ToWorker } from '../../../src/plane/workers/messages.ts';
@@ -52,7 +52,7 @@ const SOURCE =
   '  - { name: city, product: free, instance: "1", akey: "0123456789abcdef", baseUrl: "http://127.0.0.1:9" }';
 
 const listenersAt = (address: string) =>
-  listenerSettings(testConfig({ sources: [SOURCE], listeners: `listeners: [{ address: "${address}" }]` }));
+  testConfig({ sources: [SOURCE], listeners: `listeners: [{ address: "${address}" }]` }).listeners;
 
 function open(...workers: FakeWorker[]) {
   const clock = new ManualClock();

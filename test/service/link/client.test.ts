@@ -36,7 +36,7 @@ async function call(answer: string, changes: Partial<LinkCall> = {}, status = 20
   const { headers = {}, body } = changes;
   const link: LinkCall = {
     ...{ product: 'link', method: 'GET', baseUrl, instance: 'link-1', url, headers, params: {} },
-    ...{ rules: { format: 'auto' }, login: 'use', protocol: undefined },
+    ...{ answer: { format: 'auto' }, login: 'use', protocol: undefined },
     secrets: linkSecrets(url, { headers, body }),
     ...changes,
   };
@@ -77,7 +77,7 @@ test('link: status 429 says that the call came too early', async () => {
 
 test('link: a code counts with any status, and an address only with 200', async () => {
   const rules = { format: 'auto', ok: { field: 'code', is: ['0'] } } as const;
-  const { answer } = await call('{"code":9,"msg":"no"}', { rules }, 400);
+  const { answer } = await call('{"code":9,"msg":"no"}', { answer: rules }, 400);
   expect(answer).toMatchObject({ code: 'refused', message: 'code 9: no' });
   await expect(call('192.0.2.1:80', {}, 500)).rejects.toThrow(/failed with status 500/);
 });

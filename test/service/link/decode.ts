@@ -18,7 +18,7 @@ export function decode(
   return decodeLink(Buffer.from(text), {
     host: 'share.example.com',
     secrets: [],
-    rules: { format: 'auto', ...rules },
+    answer: { format: 'auto', ...rules },
     login: 'use',
     protocol: undefined,
     refuses: () => undefined,
