@@ -54,14 +54,12 @@ interface Answer {
  * is missing or wrong, and otherwise the fault in noria's answer, for example not-found.
  */
 export class AdminClient {
+  readonly origin: string;
   readonly #target: AdminTarget;
 
   constructor(target: AdminTarget) {
+    this.origin = target.origin;
     this.#target = target;
-  }
-
-  get origin(): string {
-    return this.#target.origin;
   }
 
   status(): Promise<Status> {
@@ -85,10 +83,7 @@ export class AdminClient {
     await this.#call({ method, path: ['/api', ...path.map(encodeURIComponent)].join('/'), body });
   }
 
-  /**
-   * @returns the result of the reload. If `applied` is false, noria applies the configuration after this answer,
-   * because the configuration changes the admin API.
-   */
+  /** `applied` is false if noria applies the configuration after this answer, because the admin API changes. */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
     // fails within seconds if noria does not answer: the time limit of the reload is much longer
     await this.#call({ method: 'GET', path: '/healthz' });
@@ -185,7 +180,7 @@ function reasonOf(cause: unknown, origin: string, { timeoutMs = TIMEOUT_MS }: Ca
   return describeError(cause);
 }
 
-function isFaultCode(code: string): code is FaultCode {
+export function isFaultCode(code: string): code is FaultCode {
   return Object.hasOwn(FAULTS, code);
 }
 
@@ -205,6 +200,7 @@ function parseJson(json: string): unknown {
 export interface AdminFlags {
   readonly admin?: string;
   readonly config?: string;
+  readonly json?: boolean;
 }
 
 const DEFAULT_HOST = '127.0.0.1';
@@ -226,13 +222,7 @@ export function openAdminClient(flags: AdminFlags, { env }: Terminal): AdminClie
   return new AdminClient(findAdminTarget(flags, env));
 }
 
-/**
- * Finds the address in the first of these that is given: --admin, the file of -c, NORIA_ADMIN, the default file. Finds
- * the token in NORIA_ADMIN_TOKEN, or else in the file of -c. The token of the default file
- * applies only if the address comes from the default file, too.
- *
- * @throws NoriaError bad-usage, bad-config
- */
+/** The token of the default file applies only if the address comes from the default file, too. */
 export function findAdminTarget({ admin, config }: AdminFlags, env: Terminal['env']): AdminTarget {
   const named = config === undefined ? undefined : readTarget(config, env);
   const given = { ...NO_TOKEN, ...named };
@@ -260,10 +250,7 @@ const DEFAULT_TARGET: AdminTarget = {
   givenBy: 'the default address',
 };
 
-/**
- * If the default file is invalid, returns the default address and throws no error: noria may still run with an earlier
- * version of the file.
- */
+/** An invalid default file is no error: noria may still run with an earlier version of it. */
 function defaultTarget(env: Terminal['env']): AdminTarget {
   const file = findDefaultFile();
   if (file === undefined) return DEFAULT_TARGET;

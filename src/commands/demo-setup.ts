@@ -32,17 +32,11 @@ export interface DemoSecrets {
   readonly token: string;
 }
 
-interface PortFlags {
+export interface PortFlags {
   readonly port?: number;
   readonly adminPort?: number;
   readonly targetPort?: number;
   readonly browserPort?: number;
-}
-
-interface DemoSetup {
-  readonly flags: PortFlags & { readonly host: string; readonly members: number };
-  readonly sandbox: Sandbox;
-  readonly secrets: DemoSecrets | undefined;
 }
 
 interface DemoReplica {
@@ -51,9 +45,14 @@ interface DemoReplica {
 }
 
 export async function demoConfig(
-  { flags, sandbox, secrets }: DemoSetup,
+  setup: {
+    readonly flags: PortFlags & { readonly host: string; readonly members: number };
+    readonly sandbox: Sandbox;
+    readonly secrets: DemoSecrets | undefined;
+  },
   replica: DemoReplica | undefined,
 ): Promise<Config> {
+  const { flags, sandbox, secrets } = setup;
   const { host } = flags;
   const step = PORT_STEP * ((replica?.number ?? 1) - 1);
   const shifted = (port: number) => (port === 0 ? 0 : port + step);
@@ -64,8 +63,8 @@ export async function demoConfig(
   const adminPort = await found(flags.adminPort, DEFAULT_ADMIN_PORT);
   const [http, socks] = split(flags.members);
   const sources = [
-    sourceText({ name: 'city', product: 'short-classic', size: http }, sandbox),
-    ...(socks === 0 ? [] : [sourceText({ name: 'harbour', product: 'short-socks5', size: socks }, sandbox)]),
+    sourceText('city', 'short-classic', http, sandbox),
+    ...(socks === 0 ? [] : [sourceText('harbour', 'short-socks5', socks, sandbox)]),
   ];
   return parseConfig(
     `
@@ -76,7 +75,7 @@ pool:
   allowPrivateAddresses: true   # the members are on loopback
   idleAfter: 0                  # the members are free: the dashboard shows a full pool also without clients
 listeners:
-${listenersText((at) => formatHostPort(host, at), { port, authPort, secrets })}
+${listenersText((at) => formatHostPort(host, at), port, authPort, secrets)}
 admin: { address: "${formatHostPort(host, adminPort)}"${secrets === undefined ? '' : ', token: "${NORIA_ADMIN_TOKEN}"'} }
 state: off
 ${fleetText(replica)}
@@ -88,13 +87,10 @@ ${fleetText(replica)}
 
 export function describeTakenPorts(
   { port, adminPort, targetPort, browserPort }: PortFlags,
-  {
-    listeners,
-    admin,
-    target,
-  }: Pick<Daemon['addresses'], 'listeners' | 'admin'> & { readonly target: string },
+  used: Pick<Daemon['addresses'], 'listeners' | 'admin'> & { readonly target: string },
   number = 1,
 ): string[] {
+  const { listeners, admin, target } = used;
   const shift = PORT_STEP * (number - 1);
   const uses = [
     { what: 'proxy', given: port, preferred: DEFAULT_PORT + shift, address: listeners[0] },
@@ -108,10 +104,10 @@ export function describeTakenPorts(
     { what: 'target site', given: targetPort, preferred: DEFAULT_TARGET_PORT, address: target },
   ];
   return uses.flatMap(({ what, given, preferred, address }) => {
-    const used = address?.slice(address.lastIndexOf(':') + 1);
-    return given !== undefined || used === undefined || used === String(preferred)
+    const taken = address?.slice(address.lastIndexOf(':') + 1);
+    return given !== undefined || taken === undefined || taken === String(preferred)
       ? []
-      : [`Port ${preferred} is in use, so the ${what} uses port ${used} instead.`];
+      : [`Port ${preferred} is in use, so the ${what} uses port ${taken} instead.`];
   });
 }
 
@@ -126,11 +122,9 @@ export function replicaName(number: number): string {
 }
 
 function sourceText(
-  {
-    name,
-    product,
-    size,
-  }: { readonly name: string; readonly product: 'short-classic' | 'short-socks5'; readonly size: number },
+  name: string,
+  product: 'short-classic' | 'short-socks5',
+  size: number,
   sandbox: Sandbox,
 ): string {
   const { id, password } = sandbox.instance(product);
@@ -144,11 +138,9 @@ export function split(members: number): readonly [http: number, socks: number] {
 
 function listenersText(
   address: (port: number) => string,
-  {
-    port,
-    authPort,
-    secrets,
-  }: { readonly port: number; readonly authPort: number; readonly secrets: DemoSecrets | undefined },
+  port: number,
+  authPort: number,
+  secrets: DemoSecrets | undefined,
 ): string {
   if (secrets !== undefined)
     return `  - { address: "${address(port)}", users: [{ username: me, password: "\${DEMO_PASSWORD}" }] }`;

@@ -28,6 +28,7 @@ import {
   describeTakenPorts,
   freePort,
   openDemoStore,
+  type PortFlags,
   replicaName,
   split,
 } from './demo-setup.ts';
@@ -50,12 +51,8 @@ const LIFETIME_MS = [60_000, 180_000] as const;
  */
 const STORY_LIFETIME_MS = [600_000, 900_000] as const;
 
-interface DemoFlags {
+interface DemoFlags extends PortFlags {
   readonly host: string;
-  readonly port?: number;
-  readonly adminPort?: number;
-  readonly targetPort?: number;
-  readonly browserPort?: number;
   readonly story?: boolean;
   readonly replicas: number;
   readonly members: number;

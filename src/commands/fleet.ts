@@ -13,7 +13,6 @@ import { connectStore } from '../daemon/fleet.ts';
 import { callOf, fleetInstances } from '../daemon/part-options.ts';
 import type { FleetStore } from '../fleet/redis/store.ts';
 import type { SharedState, SourceReport } from '../fleet/schemas.ts';
-import type { ReplicaStatus } from '../fleet/shared-pool.ts';
 import { paceKey } from '../refill/pace.ts';
 import { waitBefore } from '../refill/pace-rule.ts';
 import { describeOutcome, type InstanceReport } from '../refill/reaction.ts';
@@ -21,21 +20,12 @@ import { createTimekeeper } from '../state/moment.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import { command } from './command.ts';
 import { CONFIG_FLAG, readConfig } from './config.ts';
+import type { ServiceFlags } from './service.ts';
 import { roughSeconds } from './status.ts';
 import { formatTable, numbers } from './table.ts';
 import { languageOfTerminal, printResult, type Terminal } from './terminal.ts';
 
-interface FleetFlags {
-  readonly config?: string;
-  readonly json?: boolean;
-}
-
 type FleetReport = Awaited<ReturnType<typeof readReport>>;
-
-interface ServiceRefusal {
-  readonly reason: string;
-  readonly advice: string;
-}
 
 export const fleetCommand = command({
   name: 'fleet',
@@ -43,10 +33,10 @@ export const fleetCommand = command({
   flags: [['--json', 'print JSON'], CONFIG_FLAG],
   examples: ['fleet', 'fleet -c /etc/noria/noria.yaml --json'],
   help: 'This command needs no running noria. Exit codes: 0 fine, 1 the store refuses noria, 2 no fleet in the configuration, 3 store unreachable.',
-  run: ({ terminal }, flags: FleetFlags) => showFleet(flags, terminal),
+  run: ({ terminal }, flags: ServiceFlags) => showFleet(flags, terminal),
 });
 
-async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<void> {
+async function showFleet(flags: ServiceFlags, terminal: Terminal): Promise<void> {
   const config = readConfig(flags.config, terminal);
   if (config.fleet === undefined) {
     throw new NoriaError(
@@ -106,9 +96,9 @@ async function readReport(config: Config, name: string, store: FleetStore) {
   });
   return {
     name,
-    replicas: replicas.map((replica) => ({
-      ...statusOf(replica),
-      drew: present.filter(({ drawnBy }) => drawnBy === replica.name).length,
+    replicas: replicas.map(({ name: replica, version, clients, lastSeenSeconds }) => ({
+      ...{ name: replica, version, clients, lastSeenSeconds },
+      drew: present.filter(({ drawnBy }) => drawnBy === replica).length,
     })),
     sources: await Promise.all(sourceReports),
     sessions: await countSessions(store),
@@ -128,14 +118,10 @@ function suspensionOf(
   return (suspension?.untilAt ?? Infinity) > now ? suspension : undefined;
 }
 
-function refusalOf(suspension: NonNullable<InstanceReport['suspension']>, source: string): ServiceRefusal {
+function refusalOf(suspension: NonNullable<InstanceReport['suspension']>, source: string) {
   const { phase, advice } = suspension;
   const then = phase === 'halted' ? ` Then run noria resume ${source}.` : '';
   return { reason: describeOutcome(suspension), advice: `${advice}${then}` };
-}
-
-function statusOf({ name, version, clients, lastSeenSeconds }: ReplicaStatus): ReplicaStatus {
-  return { name, version, clients, lastSeenSeconds };
 }
 
 function readPace(pace: PaceStore, key: string, { intervalMs }: SourceConfig) {
@@ -154,7 +140,7 @@ function formatReport(
   terminal: Terminal,
 ): string[] {
   const { columns } = terminal;
-  const said = ({ reason, advice }: ServiceRefusal) =>
+  const said = ({ reason, advice }: ReturnType<typeof refusalOf>) =>
     [reason, advice].map((text) => translate(text, languageOfTerminal(terminal))).join(' ');
   return [
     `fleet ${name}: ${formatCount(replicas.length, 'noria')}, ${formatCount(sessions, 'session')}`,

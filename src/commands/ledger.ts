@@ -9,9 +9,9 @@ import {
 } from '../admin/schemas.ts';
 import { faultTexts, type Language } from '../core/chinese.ts';
 import { parseDuration } from '../core/duration.ts';
-import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
+import { NoriaError } from '../core/faults.ts';
 import { formatBytes } from '../core/words.ts';
-import { ADMIN_FLAGS, type AdminFlags, openAdminClient, TOKEN_HELP } from './admin-client.ts';
+import { ADMIN_FLAGS, type AdminFlags, isFaultCode, openAdminClient, TOKEN_HELP } from './admin-client.ts';
 import { command, integer } from './command.ts';
 import { formatTable, numbers } from './table.ts';
 import { languageOfTerminal, printResult, type Terminal } from './terminal.ts';
@@ -24,7 +24,6 @@ interface WhyFlags extends AdminFlags {
   readonly failed?: boolean;
   readonly since?: string;
   readonly limit: number;
-  readonly json?: boolean;
 }
 
 const DEFAULT_LIMIT = 20;
@@ -78,41 +77,28 @@ function formatRequests(requests: readonly RequestJson[], terminal: Terminal): s
 function tell(request: RequestJson, language: Language): string[] {
   const { at, id, user, session, tag, protocol, target, attempts, bytesUp, bytesDown, ms, code } = request;
   const who = [session ?? user, tag === null ? null : `#${tag}`].filter((part) => part !== null).join(' ');
-  const end = code === null ? words(language).served : code;
+  const words = WORDS[language];
   const bytes = `↑ ${formatBytes(bytesUp)} ↓ ${formatBytes(bytesDown)}`;
-  const first = [
-    at.slice(0, 19).replace('T', ' '),
-    who,
-    protocol,
-    target ?? '-',
-    end,
-    `${Math.round(ms)} ms`,
-    bytes,
-    id,
-  ];
+  const moment = at.slice(0, 19).replace('T', ' ');
+  const end = code ?? words.served;
+  const first = [moment, who, protocol, target ?? '-', end, `${Math.round(ms)} ms`, bytes, id];
   const tried = attempts.map((attempt) => {
-    const { member, exit, source, code: failure } = attempt;
-    const what = failure === null ? words(language).accepted : failure;
+    const { member, exit, source } = attempt;
+    const what = attempt.code ?? words.accepted;
     return `    ${member}${exit === null ? '' : ` ${exit}`} (${source}): ${what}, ${Math.round(attempt.ms)} ms`;
   });
-  const why = code === null || !isFault(code) ? [] : [`    ${faultTexts(code, language).summary}`];
+  const why = code === null || !isFaultCode(code) ? [] : [`    ${faultTexts(code, language).summary}`];
   return [first.filter((part) => part !== '').join('  '), ...tried, ...why];
 }
 
-function words(language: Language) {
-  return language === 'en'
-    ? { served: 'served', accepted: 'accepted' }
-    : { served: '成功', accepted: '已接受' };
-}
-
-function isFault(code: string): code is FaultCode {
-  return Object.hasOwn(FAULTS, code);
-}
+const WORDS: Readonly<Record<Language, { readonly served: string; readonly accepted: string }>> = {
+  en: { served: 'served', accepted: 'accepted' },
+  'zh-CN': { served: '成功', accepted: '已接受' },
+};
 
 interface UsageFlags extends AdminFlags {
   readonly by: 'user' | 'site' | 'source';
   readonly day?: string;
-  readonly json?: boolean;
   readonly csv?: boolean;
 }
 
@@ -175,7 +161,7 @@ export const sitesCommand = command({
   flags: [...ADMIN_FLAGS, ['--json', 'print the sites as in /api/sites']],
   examples: ['sites', 'sites --json | jq .[0].bannedExits'],
   help: `A site is a registrable domain, or what a rule of \`targets\` names.\n${TOKEN_HELP}`,
-  run: async ({ terminal }, flags: AdminFlags & { readonly json?: boolean }) => {
+  run: async ({ terminal }, flags: AdminFlags) => {
     const sites = await openAdminClient(flags, terminal).get('/api/sites', siteSchema.array());
     printResult(terminal, flags, sites, () => formatSites(sites, terminal.columns));
   },

@@ -20,22 +20,23 @@ import { CONFIG_FLAG, findConfigFile } from './config.ts';
 import { inheritedSockets, ServiceManager } from './service-manager.ts';
 import type { Terminal } from './terminal.ts';
 
-interface RunFlags {
-  readonly config?: string;
-  readonly watch?: boolean;
-}
-
 export const runCommand = command({
   name: 'run',
   about: 'run the daemon until SIGTERM or SIGINT, then wait for open tunnels',
   flags: [CONFIG_FLAG, ['--watch', 'reload the configuration when its file changes, as on SIGHUP']],
   examples: ['run', 'run --watch', 'run -c /etc/noria/noria.yaml --log-level debug'],
-  run: ({ terminal, logLevel }, flags: RunFlags) => run(flags, terminal, logLevel()),
+  run: ({ terminal, logLevel }, flags: { readonly config?: string; readonly watch?: boolean }) =>
+    run(flags.config, flags.watch === true, terminal.env, logLevel()),
 });
 
-async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefined): Promise<void> {
+async function run(
+  given: string | undefined,
+  isWatched: boolean,
+  env: Terminal['env'],
+  level: LogLevel | undefined,
+): Promise<void> {
   tuneForShortLives();
-  const file = findConfigFile(flags.config);
+  const file = findConfigFile(given);
   const read = () => withLogLevel(loadConfig(file, { env }), level);
   const config = read();
   const log = createLog(config.log);
@@ -59,36 +60,24 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const observers = [
     daemon.bus.on('readiness.changed', () => manager.statusChanged()),
     hangups,
-    ...(flags.watch === true ? [reloader.onFileChange()] : []),
+    ...(isWatched ? [reloader.onFileChange()] : []),
   ];
   started.resolve(daemon);
   collectGarbageOfStart();
-  logAddresses(daemon, log);
+  const { listeners, admin = 'off', proxyPool } = daemon.addresses;
+  log.info({ listeners, admin, ...(proxyPool !== undefined && { proxyPool }) }, 'noria is running');
   manager.ready();
   const end = await Promise.race([signalled, daemon.failed]);
-  logShutdown(end, log);
-  for (const observer of observers) observer[Symbol.dispose]();
-  await stop(daemon, manager);
-  const { cutConnections } = daemon;
-  log.info(cutConnections === 0 ? {} : { cutConnections }, 'noria has ended');
-  if (typeof end !== 'string') throw end;
-}
-
-function logAddresses({ addresses: { listeners, admin, proxyPool } }: Daemon, log: Log): void {
-  const fields = { listeners, admin: admin ?? 'off', ...(proxyPool !== undefined && { proxyPool }) };
-  log.info(fields, 'noria is running');
-}
-
-function logShutdown(end: string | NoriaError, log: Log): void {
   if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
   else log.error({ error: end.message }, 'noria failed and is shutting down');
-}
-
-async function stop(daemon: Daemon, manager: ServiceManager): Promise<void> {
+  for (const observer of observers) observer[Symbol.dispose]();
   const closing = daemon.close();
   manager.stopping(daemon.config.shutdown.drainTimeoutMs);
   await closing;
   await manager.close();
+  const { cutConnections } = daemon;
+  log.info(cutConnections === 0 ? {} : { cutConnections }, 'noria has ended');
+  if (typeof end !== 'string') throw end;
 }
 
 /** --log-level overrides the level in the file, also after a reload. */

@@ -21,10 +21,7 @@ interface ServiceManagerOptions {
 
 const FIRST_FD = 3;
 const STATUS_INTERVAL_MS = 10_000;
-/**
- * The number of notifications per watchdog interval. It is more than one, so that a single late notification does no
- * harm.
- */
+/** More than one, so that a single late notification does no harm. */
 const BEATS_PER_INTERVAL = 3;
 /** If a timer is at least this late, something has blocked the event loop, and noria logs a warning. */
 const LATE_MS = 1_000;

@@ -135,15 +135,8 @@ async function optionsOf(config: Config, flags: SimulateFlags): Promise<Simulati
   };
 }
 
-function loadOf({
-  requests,
-  hours,
-  log,
-  sessions,
-  length,
-  pagesPerExit,
-  tunnel,
-}: SimulateFlags): SimulatedLoad {
+function loadOf(flags: SimulateFlags): SimulatedLoad {
+  const { requests, hours, log, sessions, length, pagesPerExit, tunnel } = flags;
   return {
     ratesByHour: requests.map((rate, hour) => (hours[0] <= hour && hour < hours[1] ? rate : 0)),
     tunnelMs: tunnel * SECOND_MS,

@@ -16,12 +16,11 @@ import {
   TOKEN_HELP,
 } from './admin-client.ts';
 import { command } from './command.ts';
-import { type Column, cutToWidth, displayWidth, formatTable, numbers, wrapText } from './table.ts';
+import { cutToWidth, displayWidth, formatTable, numbers, wrapText } from './table.ts';
 import { EXIT, languageOfTerminal, type Terminal } from './terminal.ts';
 
 interface StatusFlags extends AdminFlags {
   readonly watch?: boolean;
-  readonly json?: boolean;
 }
 
 export const statusCommand = command({
@@ -94,7 +93,11 @@ const CLEAR_BELOW = '\u001b[J';
  */
 export async function watchStatus(options: StatusWatch): Promise<boolean> {
   const { terminal, clock, signal } = options;
-  let { ready, lines } = await fetchStatus(options);
+  const read = async () => {
+    const { status, members } = await options.fetch();
+    return { ready: status.ready, lines: formatStatus(status, members, formatOf(terminal, clock)) };
+  };
+  let { ready, lines } = await read();
   let seenAt = clock.monotonic();
   if (terminal.interactive) terminal.write(ENTER_SCREEN);
   try {
@@ -103,7 +106,7 @@ export async function watchStatus(options: StatusWatch): Promise<boolean> {
       await pause(clock, INTERVAL_MS, signal);
       if (signal.aborted) break;
       try {
-        ({ ready, lines } = await fetchStatus(options));
+        ({ ready, lines } = await read());
         seenAt = clock.monotonic();
       } catch (error) {
         if (!hasCode(error, 'daemon-unreachable')) throw error;
@@ -118,16 +121,6 @@ export async function watchStatus(options: StatusWatch): Promise<boolean> {
   // prints the last status on the normal screen, where it stays visible
   if (terminal.interactive) for (const line of lines) terminal.print(line);
   return ready;
-}
-
-async function fetchStatus({
-  fetch,
-  terminal,
-  clock,
-}: StatusWatch): Promise<{ ready: boolean; lines: string[] }> {
-  const { status, members } = await fetch();
-  const lines = formatStatus(status, members, formatOf(terminal, clock));
-  return { ready: status.ready, lines };
 }
 
 function show(terminal: Terminal, lines: readonly string[]): void {
@@ -278,12 +271,6 @@ function isOfService(code: string | null): boolean {
   return code !== 'transport' && code?.startsWith('fleet-store-') !== true;
 }
 
-const DRAWN_BY: Column<MemberJson> = {
-  title: 'DRAWN BY',
-  cell: ({ drawnBy }) => drawnBy ?? '',
-  optional: true,
-};
-
 export function formatMembers(
   members: readonly MemberJson[],
   format: Pick<StatusFormat, 'colour' | 'columns'>,
@@ -305,11 +292,9 @@ export function formatMembers(
       numbers('OPEN', ({ openTunnels }) => openTunnels, true),
       numbers('USES', ({ uses }) => uses, true),
       numbers('FAULTS', ({ faults }) => faults, true),
-      ...(members.some(({ bannedBy }) => bannedBy.length > 0)
-        ? [{ title: 'BANNED BY', cell: ({ bannedBy }: MemberJson) => bannedBy.join(', '), optional: true }]
-        : []),
+      { title: 'BANNED BY', cell: ({ bannedBy }) => bannedBy.join(', '), optional: true },
       numbers('LATENCY', ({ latencyMs: ms }) => (ms === null ? '' : `${Math.round(ms)} ms`), true),
-      ...(members.some(({ drawnBy }) => typeof drawnBy === 'string') ? [DRAWN_BY] : []),
+      { title: 'DRAWN BY', cell: ({ drawnBy }) => drawnBy ?? '', optional: true },
       { title: 'PROTOCOL', cell: ({ protocol }) => protocol, optional: true },
     ],
     format.columns,

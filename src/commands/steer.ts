@@ -20,7 +20,6 @@ import { formatTable, numbers } from './table.ts';
 import { languageOfTerminal, printResult, type Terminal } from './terminal.ts';
 
 interface SteerFlags extends AdminFlags {
-  readonly json?: boolean;
   readonly source?: string;
   readonly close?: boolean;
 }
