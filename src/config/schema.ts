@@ -7,8 +7,8 @@
  */
 import { z } from 'zod';
 import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
+import { NOTICE_EVENTS } from '../core/events.ts';
 import { LOG_FORMATS, LOG_LEVELS } from '../core/log-options.ts';
-import { NOTICE_EVENTS } from '../core/notices.ts';
 import { LISTENER_PROTOCOLS } from '../core/protocol.ts';
 import { STRATEGIES } from '../pool/options.ts';
 import { METHODS } from '../service/operations.ts';

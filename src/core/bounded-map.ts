@@ -14,7 +14,12 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
   }
 
   override set(key: Key, value: Value): this {
-    if (!this.delete(key) && this.size >= this.#maxSize) this.#deleteOldest();
+    if (!this.delete(key) && this.size >= this.#maxSize) {
+      for (const oldest of this.keys()) {
+        this.delete(oldest);
+        break;
+      }
+    }
     return super.set(key, value);
   }
 
@@ -31,13 +36,6 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     for (const [key, value] of this) {
       if (!isOver(value)) return;
       this.delete(key);
-    }
-  }
-
-  #deleteOldest(): void {
-    for (const oldest of this.keys()) {
-      this.delete(oldest);
-      return;
     }
   }
 }

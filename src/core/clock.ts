@@ -61,22 +61,19 @@ export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
 export class EarliestTimer {
   readonly #clock: Clock;
   readonly #fn: () => void;
-  /** The monotonic moment at which the timer fires; infinite while it is not armed. Only this class writes it. */
+  /** Monotonic; infinite while the timer is not armed. Only this class writes it. */
   dueAt = Number.POSITIVE_INFINITY;
   #timer: Disposable | undefined;
 
-  /**
-   * @param fn - handles everything that is due, then calls `armBy` for the next moment. The timer may also call `fn`
-   * when nothing is due.
-   */
+  /** @param fn - handles everything that is due, if anything, then calls `armBy` for the next moment. */
   constructor(clock: Clock, fn: () => void) {
     this.#clock = clock;
     this.#fn = fn;
   }
 
   /**
-   * Makes the timer fire at the monotonic moment `at` or earlier. If the timer is armed for an earlier moment, it
-   * stays as it is: an unnecessary call of `fn` costs less than arming a timer at every change. Infinity is ignored.
+   * Makes the timer fire at the monotonic moment `at` or earlier. A timer that is armed for an earlier moment stays: an
+   * unnecessary call of `fn` costs less than arming a timer at every change.
    */
   armBy(at: number): void {
     if (at >= this.dueAt) return;

@@ -7,7 +7,7 @@
  */
 import type { Clock } from './clock.ts';
 
-/** The handle of a timeout. Only the class Deadlines uses its fields. */
+/** Only the class Deadlines uses the fields. */
 export class Deadline {
   readonly ms: number;
   readonly fn: () => void;
@@ -26,8 +26,8 @@ export class Deadline {
 }
 
 /**
- * The number of ticks in one revolution of the wheel. It is a power of two, so that a bit mask finds the slot of a
- * tick. If a deadline is more than one revolution away, the wheel passes its slot without firing it.
+ * A power of two, so that a bit mask finds the slot of a tick. The wheel passes a deadline that is more than one
+ * revolution away without firing it.
  */
 const SLOT_COUNT = 256;
 const SLOT_MASK = SLOT_COUNT - 1;
@@ -65,12 +65,9 @@ export class Deadlines {
     return deadline;
   }
 
-  /**
-   * Restarts the deadline with its full time. The call is cheap enough for every packet. No-op after the deadline fired
-   * or was cleared.
-   */
+  /** Restarts the deadline with its full time. No-op after the deadline fired or was cleared. */
   refresh(deadline: Deadline): void {
-    // `refresh` runs for every packet, so it does not move the deadline to another slot: `#collect` does that later.
+    // runs for every packet, so it does not move the deadline to another slot: `#collect` does that later
     if (Number.isNaN(deadline.dueTick)) return;
     deadline.dueTick = this.#dueTick(deadline.ms, this.#clock.monotonic());
   }
@@ -96,12 +93,8 @@ export class Deadlines {
   }
 
   #link(deadline: Deadline): void {
-    const ring = this.#slot(deadline.dueTick);
+    const ring = this.#slots[deadline.dueTick & SLOT_MASK];
     if (ring !== undefined) append(ring, deadline);
-  }
-
-  #slot(tick: number): Deadline | undefined {
-    return this.#slots[tick & SLOT_MASK];
   }
 
   #nowTick(): number {
@@ -127,7 +120,6 @@ export class Deadlines {
     this.#timerTick = Number.POSITIVE_INFINITY;
   }
 
-  /** Fires the due deadlines, then arms the timer for the next slot that is not empty. */
   #turn(): void {
     this.#disarm();
     const nowTick = this.#nowTick();
@@ -148,7 +140,7 @@ export class Deadlines {
   }
 
   #collect(tick: number, nowTick: number, due: Deadline): void {
-    const ring = this.#slot(tick);
+    const ring = this.#slots[tick & SLOT_MASK];
     if (ring === undefined) return;
     for (let link = ring.next; link !== ring; ) {
       const deadline = link;
@@ -180,17 +172,17 @@ export class Deadlines {
       return;
     }
     let tick = this.#doneTick + 1;
-    while (isEmpty(this.#slot(tick))) tick += 1;
+    let ring = this.#slots[tick & SLOT_MASK];
+    while (ring?.next === ring) {
+      tick += 1;
+      ring = this.#slots[tick & SLOT_MASK];
+    }
     if (tick < this.#timerTick) this.#arm(tick);
   }
 }
 
 function makeRing(): Deadline {
   return new Deadline(0, () => {});
-}
-
-function isEmpty(ring: Deadline | undefined): boolean {
-  return ring === undefined || ring.next === ring;
 }
 
 function append(ring: Deadline, deadline: Deadline): void {

@@ -17,13 +17,9 @@ const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
  * tunnels reach 8 MiB before a young collection frees them, so V8 would often run a full collection (docs/performance.md).
  */
 const FULL_COLLECTION_BYTES = 32 * 1024 * 1024;
-/**
- * The interval in ms between two checks of the heap's size. V8 doubles the young generation only after several
- * collections, so more frequent checks are not needed.
- */
+/** V8 doubles the young generation only after several collections, so more frequent checks are not needed. */
 const HEAP_CHECK_MS = 250;
 
-/** The values of the V8 flags that `setFlag` has set. */
 const flags = new Map<string, number>();
 const tickObjects: object[] = [];
 
@@ -80,7 +76,6 @@ function delayFullCollections(spaces: readonly HeapSpaceInfo[]): void {
   setFlag('heap-growing-percent', Math.round((10 * FULL_COLLECTION_BYTES) / oldBytes) * 10);
 }
 
-/** Sets a V8 flag. No-op if `setFlag` has set the same value before. */
 function setFlag(name: string, value: number): void {
   if (flags.get(name) === value) return;
   flags.set(name, value);

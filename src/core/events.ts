@@ -40,7 +40,6 @@ export interface NoriaEvents {
    * requests.
    */
   'demand.rose': { readonly sources: readonly string[] };
-  /** The wait of a client for a member ended. */
   'client.waited': { readonly ms: number; readonly outcome: 'served' | 'gave-up' | 'refused' };
 
   'session.bound': { readonly session: string; readonly member: string };
@@ -94,7 +93,6 @@ export interface NoriaEvents {
      * `REASON`.
      */
     readonly problems: readonly string[];
-    /** Whether noria is shutting down. */
     readonly shuttingDown: boolean;
     /** Whether noria now has no problem, but had one before this event. */
     readonly cleared: boolean;
@@ -119,7 +117,6 @@ export interface NoriaEvents {
   /** A client got a session on whose member the norias of the fleet did not agree in time. */
   'fleet.unagreed': Readonly<Record<string, never>>;
 
-  /** An attempt to reach a target through a member ended. */
   'dial.attempted': {
     readonly source: string;
     readonly member: string;
@@ -131,7 +128,7 @@ export interface NoriaEvents {
     /** The id of the client request; undefined while nothing reads records. The same in the next three events. */
     readonly request?: string | undefined;
   };
-  /** The dial for one client request ended. `ms` includes `waitedMs`, the time spent waiting for a member. */
+  /** `ms` includes `waitedMs`, the time spent waiting for a member. */
   'dial.ended': {
     readonly outcome: 'accepted' | FaultCode;
     readonly attempts: number;
@@ -175,7 +172,7 @@ export interface NoriaEvents {
     readonly outcome: 'ok' | FaultCode;
     readonly ms?: number;
   };
-  /** A tunnel or a forwarded request ended. `bytesUp` counts bytes from the client to the target. */
+  /** `bytesUp` counts bytes from the client to the target. */
   'tunnel.closed': {
     readonly source: string;
     readonly member: string;
@@ -200,6 +197,9 @@ export interface NoriaEvents {
     readonly request?: string | undefined;
   };
 }
+
+/** What noria can tell an operator about: the values of `notify[].on`. */
+export const NOTICE_EVENTS = ['not-ready', 'source-halted', 'budget-used', 'site-banned'] as const;
 
 export type ClientProtocol = 'http' | 'connect' | 'upgrade' | 'socks5' | 'socks4' | 'unknown';
 
@@ -227,10 +227,9 @@ interface MemberEvent {
 
 export type EventName = keyof NoriaEvents;
 type Subscriber<Name extends EventName> = (event: NoriaEvents[Name]) => void;
-type Subscribers = { [Name in EventName]?: Subscriber<Name>[] };
 
 export class EventBus {
-  readonly #subscribers: Subscribers = {};
+  readonly #subscribers: { [Name in EventName]?: Subscriber<Name>[] } = {};
   readonly #onSubscriberError: (name: EventName, error: unknown) => void;
 
   /** @param onSubscriberError - called when a subscriber throws; the other subscribers still get the event. */
@@ -238,7 +237,7 @@ export class EventBus {
     this.#onSubscriberError = onSubscriberError;
   }
 
-  /** Subscribes to an event. Disposing of the result ends the subscription. */
+  /** Disposing of the result ends the subscription. */
   on<Name extends EventName>(name: Name, subscriber: Subscriber<Name>): Disposable {
     const before: Subscriber<Name>[] = this.#subscribers[name] ?? [];
     this.#set(name, [...before, subscriber]);

@@ -318,18 +318,16 @@ export const FAULTS = {
 
 export type FaultCode = keyof typeof FAULTS;
 
-/** Values for the log: ids, host:port, counts, times in ms. They never contain a secret or a body. */
-type FaultContext = Readonly<Record<string, string | number | boolean>>;
-
 export class NoriaError extends Error {
   override readonly name = 'NoriaError';
   readonly code: FaultCode;
-  readonly context: FaultContext;
+  /** Values for the log: ids, host:port, counts, times in ms. They never contain a secret or a body. */
+  readonly context: Readonly<Record<string, string | number | boolean>>;
 
   constructor(
     code: FaultCode,
     message: string,
-    options: { readonly cause?: unknown; readonly context?: FaultContext } = {},
+    options: { readonly cause?: unknown; readonly context?: NoriaError['context'] } = {},
   ) {
     super(message, 'cause' in options ? { cause: options.cause } : undefined);
     this.code = code;
@@ -346,9 +344,7 @@ export function hasCode(error: unknown, code: FaultCode): error is NoriaError {
   return error instanceof NoriaError && error.code === code;
 }
 
-/**
- * Returns one line of text for any thrown value. For an AggregateError, the line contains the texts of all its errors.
- */
+/** One line for any thrown value; for an AggregateError, with the texts of all its errors. */
 export function describeError(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0)
     return error.errors.map(describeError).join('; ');

@@ -5,10 +5,10 @@
  * children.
  */
 
-/** A node is in at most one heap at a time. Only that heap writes `heapIndex`. */
+/** A node is in at most one heap at a time. */
 export interface HeapNode {
   key: number;
-  /** The index of the node in its heap; -1 while the node is in no heap. */
+  /** -1 while the node is in no heap. Only the heap writes it. */
   heapIndex: number;
 }
 

@@ -8,14 +8,11 @@
  */
 import { isIP, isIPv4, isIPv6 } from 'node:net';
 
-export type HostKind = 'name' | 'ipv4' | 'ipv6';
-
 export interface HostPort {
   /** The canonical host, without brackets. A name has no trailing dot. */
   readonly host: string;
-  /** The port, from 1 to 65535. */
   readonly port: number;
-  readonly kind: HostKind;
+  readonly kind: 'name' | 'ipv4' | 'ipv6';
   /** `host:port`, with brackets around an IPv6 host. */
   readonly text: string;
 }

@@ -11,7 +11,8 @@ import { Secret } from './secret.ts';
 export function isSame(one: unknown, other: unknown): boolean {
   if (one instanceof Secret && other instanceof Secret) return one.reveal() === other.reveal();
   if (one instanceof Map && other instanceof Map) {
-    return one.size === other.size && [...one].every(([key, value]) => isSameEntry(other, key, value));
+    const isSameEntry = ([key, value]: [unknown, unknown]) => other.has(key) && isSame(other.get(key), value);
+    return one.size === other.size && [...one].every(isSameEntry);
   }
   if (!isPlain(one) || !isPlain(other)) return Object.is(one, other);
   const keys = Object.keys(one);
@@ -20,10 +21,6 @@ export function isSame(one: unknown, other: unknown): boolean {
     keys.length === Object.keys(other).length &&
     keys.every((key) => Object.hasOwn(other, key) && isSame(one[key], other[key]))
   );
-}
-
-function isSameEntry(map: ReadonlyMap<unknown, unknown>, key: unknown, value: unknown): boolean {
-  return map.has(key) && isSame(map.get(key), value);
 }
 
 function isPlain(value: unknown): value is Readonly<Record<string, unknown>> {

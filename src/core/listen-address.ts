@@ -7,24 +7,14 @@ import { describeError, NoriaError } from './faults.ts';
 import { formatHostPort, type HostPort, hostPort } from './host-port.ts';
 import { embeddedIpv4, isLoopbackAddress } from './networks.ts';
 
-export type ListenAddress = TcpAddress | FdAddress;
-
-interface TcpAddress {
-  readonly kind: 'tcp';
-  /** The canonical host, without brackets. */
-  readonly host: string;
-  /** The port. With 0, the system chooses a free port. */
-  readonly port: number;
-  /** The last port of a range. For a single port, it is absent or equal to `port`. */
-  readonly lastPort?: number;
-}
-
-/** A listening socket that noria inherits from the process that started it (socket activation). */
-interface FdAddress {
-  readonly kind: 'fd';
-  /** The number of the file descriptor: at least 3, because the lower numbers are the standard streams. */
-  readonly fd: number;
-}
+export type ListenAddress =
+  /**
+   * The host is canonical, without brackets. With port 0, the system chooses a free port. `lastPort` is the last port of
+   * a range; for a single port, it is absent or equal to `port`.
+   */
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly lastPort?: number }
+  /** A listening socket that noria inherits from the process that started it (socket activation). */
+  | { readonly kind: 'fd'; readonly fd: number };
 
 /** The address that a server is bound to. */
 export interface BoundAddress {
@@ -48,13 +38,12 @@ const LOOPBACK_NAMES = [
   'ip6-localhost',
   'ip6-loopback',
 ];
+/** The lower numbers are the standard streams. */
 const FIRST_FD = 3;
 /** The maximum number of ports in a range. noria opens a server for each port. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
-/**
- * Any valid port. `hostPort` checks the host of a listen address together with this port, because it rejects port 0.
- */
+/** `hostPort` checks the host of a listen address together with this port, because it rejects port 0. */
 const ANY_PORT = 1;
 
 /**
@@ -89,7 +78,6 @@ export function boundAddresses(address: ListenAddress): BoundAddress[] {
   return Array.from({ length: lastPort - port + 1 }, (_, index) => ({ host: boundHost, port: port + index }));
 }
 
-/** Formats an address in the grammar of `readListenAddress`. */
 export function formatListenAddress(address: ListenAddress): string {
   if (address.kind === 'fd') return `fd:${address.fd}`;
   const { host, port, lastPort = port } = address;
@@ -104,9 +92,7 @@ export function isLocalAddress(address: ListenAddress): boolean {
   return address.kind === 'fd' || address.host === 'localhost' || isLoopbackAddress(address.host);
 }
 
-/**
- * The host at which a client on this machine reaches a server that listens on `host`: loopback if `host` is a wildcard.
- */
+/** The host at which a client on this machine reaches a server on `host`: loopback if `host` is a wildcard. */
 export function localHostOf(host: string): string {
   return WILDCARDS.get(host) ?? host;
 }
@@ -212,10 +198,6 @@ const LISTEN_FAILURES: Readonly<Record<string, string>> = {
   ENOTSOCK: 'the file descriptor is not a listening socket; check the systemd socket unit',
 };
 
-/**
- * The error for an address at which noria cannot listen, with advice for the operator.
- * @param where - the address that noria could not listen on.
- */
 export function listenFailure(where: string, cause: unknown): NoriaError {
   const errno = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const reason = Object.hasOwn(LISTEN_FAILURES, errno) ? LISTEN_FAILURES[errno] : describeError(cause);

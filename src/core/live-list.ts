@@ -7,9 +7,9 @@
  * young collections keep copying these objects.
  */
 
-/** An item of a list. It can be in one list at a time. Only the list writes `listIndex`. */
+/** An item is in at most one list at a time. */
 export interface Listed {
-  /** The index of the item in the list; -1 while it is in no list. */
+  /** -1 while the item is in no list. Only the list writes it. */
   listIndex: number;
 }
 

@@ -8,36 +8,32 @@
 import { createRequire } from 'node:module';
 import { type DestinationStream, pino } from 'pino';
 import { BoundedMap } from './bounded-map.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, EarliestTimer } from './clock.ts';
 import type { EventBus, EventName, NoriaEvents } from './events.ts';
 import type { FaultCode } from './faults.ts';
 import type { LOG_FORMATS, LogLevel } from './log-options.ts';
 import { escapeAll, escapeFormat } from './printable.ts';
 
-type Fields = object;
-
 export interface Log {
   level: string;
-  trace(fields: Fields, message: string): void;
-  debug(fields: Fields, message: string): void;
-  info(fields: Fields, message: string): void;
-  warn(fields: Fields, message: string): void;
-  error(fields: Fields, message: string): void;
+  trace(fields: object, message: string): void;
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
 }
 
-interface LogOptions {
+/** Fields that the log masks. The type Secret already masks them; this is a second line of defence. */
+const REDACTED = ['password', 'akey', 'key', 'token', 'authorization', 'proxyAuthorization'];
+
+export function createLog(options: {
   readonly level: LogLevel;
   readonly format: (typeof LOG_FORMATS)[number];
   /** Where the log lines go. Default: standard error. */
   readonly destination?: DestinationStream;
   /** The name of the replica. noria adds it to every line when several replicas write to one log. */
   readonly replica?: string;
-}
-
-/** Fields that the log masks. The type Secret already masks them; this is a second line of defence. */
-const REDACTED = ['password', 'akey', 'key', 'token', 'authorization', 'proxyAuthorization'];
-
-export function createLog(options: LogOptions): Log {
+}): Log {
   const asPretty =
     options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
   const plain = options.destination ?? pino.destination({ fd: 2, sync: true });
@@ -87,9 +83,7 @@ const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);
 
-/**
- * The events that each get a log line. RefusalLog limits the lines for `client.refused`; the access log has the requests.
- */
+/** RefusalLog limits the lines for `client.refused`; the access log has the requests. */
 type UnlimitedEvent = Exclude<EventName, 'client.refused' | 'request.ended' | 'request.grew'>;
 
 const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
@@ -141,10 +135,7 @@ function sourceLevel(from: string, to: string): Level {
   return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
 }
 
-/**
- * Returns the log level of a change of readiness. If `problems` is empty, `degraded` only means that the pool is empty
- * for a moment.
- */
+/** If `problems` is empty, `degraded` only means that the pool is empty for a moment. */
 function readinessLevel(event: NoriaEvents['readiness.changed']): Level {
   const { from, to, ready, problems, shuttingDown, cleared } = event;
   if (!ready) return shuttingDown ? 'info' : 'error';
@@ -153,23 +144,18 @@ function readinessLevel(event: NoriaEvents['readiness.changed']): Level {
   return isRoutine && !cleared ? 'debug' : 'info';
 }
 
-/**
- * Logs every event until the caller disposes the returned subscription. If noria refuses a client many times, only the
- * first refusals get a line.
- */
+/** Logs every event until the caller disposes the returned subscription. */
 export function logEvents(bus: EventBus, log: Log, clock: Clock): Disposable {
   const names = Object.keys(LINES) as UnlimitedEvent[];
-  const refusals = new RefusalLog(clock, (summary) => log.info(summary, 'client refused repeatedly'));
+  const refusals = new RefusalLog(clock, log);
   const subscriptions = [
     ...names.map((name) => logEvent(bus, log, name)),
-    bus.on('client.refused', (event) => {
-      if (refusals.admit(event)) log.info(event, 'client refused');
-    }),
+    bus.on('client.refused', (event) => refusals.add(event)),
+    refusals,
   ];
   return {
     [Symbol.dispose]: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
-      refusals[Symbol.dispose]();
     },
   };
 }
@@ -180,16 +166,6 @@ function logEvent<Name extends UnlimitedEvent>(bus: EventBus, log: Log, name: Na
     const [level, message] = line(event);
     log[level](event, message);
   });
-}
-
-type Refusal = NoriaEvents['client.refused'];
-
-/** The refusals of one client in one window that got no separate log line. */
-interface RefusalSummary {
-  readonly client: string;
-  readonly count: number;
-  readonly codes: Readonly<Partial<Record<FaultCode, number>>>;
-  readonly ms: number;
 }
 
 const MAX_LOGGED_REFUSALS = 5;
@@ -206,44 +182,37 @@ interface Window {
 }
 
 /**
- * Limits the log lines about refused clients. Without a limit, a client that retries again and again would fill the
- * disk. In each client's window of time, each of the first refusals gets a line. At the end of the window, one more
- * line states the number of further refusals.
+ * Logs refused clients. Without a limit, a client that retries again and again would fill the disk. In each client's
+ * window of time, each of the first refusals gets a line. At the end of the window, one more line states the number of
+ * further refusals.
  */
 class RefusalLog implements Disposable {
   readonly #clock: Clock;
-  readonly #onSummary: (summary: RefusalSummary) => void;
-  /**
-   * The windows that have not ended, oldest first. All windows have the same length, so the oldest ends first.
-   */
+  readonly #log: Log;
+  /** The windows that have not ended, oldest first. All windows have the same length, so the oldest ends first. */
   readonly #windows = new BoundedMap<string, Window>(MAX_CLIENTS + 1);
-  #timer: Disposable | undefined;
+  readonly #timer: EarliestTimer;
 
-  constructor(clock: Clock, onSummary: (summary: RefusalSummary) => void) {
+  constructor(clock: Clock, log: Log) {
     this.#clock = clock;
-    this.#onSummary = onSummary;
+    this.#log = log;
+    this.#timer = new EarliestTimer(clock, () => this.#closeWindows(clock.monotonic()));
   }
 
-  /**
-   * Counts a refusal.
-   *
-   * @returns whether to log the refusal now. If not, the summary counts it.
-   */
-  admit({ client, code }: Pick<Refusal, 'client' | 'code'>): boolean {
-    const window = this.#windowOf(client);
+  add(refusal: NoriaEvents['client.refused']): void {
+    const window = this.#windowOf(refusal.client);
     if (window.logged < MAX_LOGGED_REFUSALS) {
       window.logged += 1;
-      return true;
+      this.#log.info(refusal, 'client refused');
+      return;
     }
     window.count += 1;
-    window.codes[code] = (window.codes[code] ?? 0) + 1;
-    return false;
+    window.codes[refusal.code] = (window.codes[refusal.code] ?? 0) + 1;
   }
 
   /** Reports the summaries of all open windows, as if the windows ended now. */
   [Symbol.dispose](): void {
-    this.#timer?.[Symbol.dispose]();
-    this.#timer = undefined;
+    this.#timer.disarm();
     this.#closeWindows(Number.POSITIVE_INFINITY);
   }
 
@@ -255,23 +224,19 @@ class RefusalLog implements Disposable {
     const endsAt = this.#clock.monotonic() + REFUSAL_WINDOW_MS;
     const window: Window = { endsAt, logged: 0, count: 0, codes: {} };
     this.#windows.set(name, window);
-    this.#timer ??= this.#clock.after(REFUSAL_WINDOW_MS, () => this.#onTimer());
+    this.#timer.armBy(endsAt);
     return window;
-  }
-
-  #onTimer(): void {
-    this.#timer = undefined;
-    const now = this.#clock.monotonic();
-    this.#closeWindows(now);
-    const [next] = this.#windows.values();
-    if (next !== undefined) this.#timer = this.#clock.after(next.endsAt - now, () => this.#onTimer());
   }
 
   #closeWindows(now: number): void {
     for (const [client, { endsAt, count, codes }] of this.#windows) {
-      if (endsAt > now) return;
+      if (endsAt > now) {
+        this.#timer.armBy(endsAt);
+        return;
+      }
       this.#windows.delete(client);
-      if (count > 0) this.#onSummary({ client, count, codes, ms: REFUSAL_WINDOW_MS });
+      const summary = { client, count, codes, ms: REFUSAL_WINDOW_MS };
+      if (count > 0) this.#log.info(summary, 'client refused repeatedly');
     }
   }
 }

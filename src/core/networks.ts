@@ -59,18 +59,17 @@ export class Networks {
 }
 
 const PRIVATE = new Networks(PRIVATE_NETWORKS);
+const LOOPBACK = new Networks(['127.0.0.0/8', '::1/128']);
 
 /** Whether the text is an IP literal outside the public unicast addresses. */
 export function isPrivateAddress(address: string): boolean {
   return PRIVATE.hasOrEmbeds(address);
 }
 
-/** Whether the text is an IP literal of a loopback address, including IPv4-mapped addresses. */
+/** Includes IPv4-mapped addresses. */
 export function isLoopbackAddress(address: string): boolean {
   return LOOPBACK.has(address);
 }
-
-const LOOPBACK = new Networks(['127.0.0.0/8', '::1/128']);
 
 /** Whether the text is a network such as `192.0.2.0/24` or `2001:db8::/32`, or a single address. */
 export function isCidr(text: string): boolean {

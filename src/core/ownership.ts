@@ -1,11 +1,9 @@
 /** Owns the resources that a part of noria opens. Closes them in reverse order, also if opening one of them fails. */
-type Close = () => void | Promise<void>;
-
 export class Ownership {
-  readonly #owned: { readonly name: string; readonly close: Close }[] = [];
+  readonly #owned: { readonly name: string; readonly close: () => void | Promise<void> }[] = [];
   #closing: Promise<void> | undefined;
 
-  own(name: string, close: Close): void {
+  own(name: string, close: () => void | Promise<void>): void {
     if (this.#closing !== undefined) throw new TypeError(`${name} was opened while its owner was closing`);
     this.#owned.push({ name, close });
   }

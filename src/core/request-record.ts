@@ -87,7 +87,6 @@ export class OpenRequest {
   }
 }
 
-/** The record as JSON has it. */
 export function recordJson({ countedUp: _up, countedDown: _down, ...record }: RequestRecord) {
   return {
     ...record,

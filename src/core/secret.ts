@@ -28,21 +28,17 @@ export class Secret {
   }
 }
 
-/** Returns all Secrets in an object, at any depth. */
+/** At any depth. */
 export function secretsIn(value: unknown): Secret[] {
   if (value instanceof Secret) return [value];
   if (typeof value !== 'object' || value === null) return [];
   return Object.values(value).flatMap(secretsIn);
 }
 
-/**
- * The minimum length of a masked secret. Shorter secrets are not masked, because they occur by chance in many texts.
- */
+/** Shorter secrets are not masked, because they occur by chance in many texts. */
 const MIN_MASKED_LENGTH = 4;
 
-/**
- * Masks every occurrence of the secrets, plain or URL-encoded, in upper and lower case. Secrets with fewer than 4 characters are not masked.
- */
+/** Masks every occurrence of the secrets, plain or URL-encoded, in upper and lower case. */
 export function maskSecrets(text: string, secrets: readonly Secret[]): string {
   const values = secrets
     .map((secret) => secret.reveal())

@@ -17,7 +17,7 @@ export type TargetRule =
   /** The range includes both ports. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
-/** Any valid port. `hostPort` requires a port, but this file uses only the host of its result. */
+/** `hostPort` requires a port, but this file uses only the host of its result. */
 const ANY_PORT = 1;
 
 /** @returns undefined for an invalid rule; `wrongTargetRule` says why. */

@@ -6,10 +6,9 @@ import http from 'node:http';
 import https from 'node:https';
 import { type Clock, pause } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
-import type { EventBus } from '../core/events.ts';
+import type { EventBus, NOTICE_EVENTS } from '../core/events.ts';
 import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
-import type { NOTICE_EVENTS } from '../core/notices.ts';
 import { maskSecrets, type Secret } from '../core/secret.ts';
 
 type NoticeEvent = (typeof NOTICE_EVENTS)[number];

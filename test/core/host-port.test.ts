@@ -3,14 +3,14 @@ import { describe, expect, test } from 'vitest';
 import {
   canonicalIp,
   formatHostPort,
-  type HostKind,
+  type HostPort,
   hostPort,
   parseHostPort,
   parsePort,
 } from '../../src/core/host-port.ts';
 
 /** Spellings that parsers are known to interpret differently. */
-const SPELLINGS: readonly [text: string, host: string, kind: HostKind][] = [
+const SPELLINGS: readonly [text: string, host: string, kind: HostPort['kind']][] = [
   ['127.0.0.1', '127.0.0.1', 'ipv4'],
   ['127.1', '127.0.0.1', 'ipv4'],
   ['127.0.1', '127.0.0.1', 'ipv4'],
