@@ -4,17 +4,9 @@
  * JSON, because clients look for its `msg`. Source: the service's specification, Resources and their fields.
  */
 import type { ServerResponse } from 'node:http';
-import { type Clock, pause } from '../core/clock.ts';
 import { type AnswerFormat, SUCCESS_CODE } from './operations.ts';
 import type { ServiceFault } from './scenario.ts';
 import { htmlPage, send, type WebServer } from './web-server.ts';
-
-export interface AnswerContext {
-  readonly response: ServerResponse;
-  readonly path: string;
-  readonly server: WebServer;
-  readonly clock: Clock;
-}
 
 const DEFAULT_REFUSAL_MS = 1000;
 const DEFAULT_HUGE_BYTES = 8 * 1024 * 1024;
@@ -23,18 +15,17 @@ const GARBAGE = Buffer.from(Array.from({ length: 512 }, (_, at) => (at * 197 + 1
 const FILLER = 'x'.repeat(65_536);
 
 /** Faults that change the service's answer. All other faults replace it: the service then does not process the call. */
-type AlteringFault = Extract<
-  ServiceFault,
-  { fault: 'delay' | 'slow' | 'wrong-format' | 'bom' | 'truncated' }
->;
+const ALTERING = ['delay', 'slow', 'wrong-format', 'bom', 'truncated'] as const;
+type AlteringFault = Extract<ServiceFault, { fault: (typeof ALTERING)[number] }>;
 type ReplacingFault = Exclude<ServiceFault, AlteringFault>;
 
 export function replacesAnswer(fault: ServiceFault): fault is ReplacingFault {
-  return !['delay', 'slow', 'wrong-format', 'bom', 'truncated'].includes(fault.fault);
+  return !ALTERING.some((altering) => altering === fault.fault);
 }
 
 export async function sendFault(
-  { response, path, server }: AnswerContext,
+  response: ServerResponse,
+  server: WebServer,
   fault: ReplacingFault,
 ): Promise<void> {
   switch (fault.fault) {
@@ -54,7 +45,7 @@ export async function sendFault(
     case 'garbage':
       return send(response, 200, { type: 'application/octet-stream', body: GARBAGE });
     case 'redirect':
-      response.writeHead(302, { Location: fault.to ?? `/moved${path}`, 'Content-Length': 0 });
+      response.writeHead(302, { Location: fault.to ?? `/moved${response.req.url}`, 'Content-Length': 0 });
       response.end();
       return;
     case 'huge':
@@ -65,14 +56,11 @@ export async function sendFault(
 }
 
 export async function sendAnswer(
-  { response, server, clock }: AnswerContext,
-  {
-    answer,
-    layout,
-    fault,
-  }: { readonly answer: Answer; readonly layout: Layout; readonly fault?: AlteringFault | undefined },
+  response: ServerResponse,
+  server: WebServer,
+  { body, contentType }: Printed,
+  fault: AlteringFault | undefined,
 ): Promise<void> {
-  const { body, contentType } = print(answer, fault?.fault === 'wrong-format' ? otherFormat(layout) : layout);
   switch (fault?.fault) {
     case undefined:
     case 'wrong-format':
@@ -80,12 +68,10 @@ export async function sendAnswer(
     case 'bom':
       return send(response, 200, { type: contentType, body: `\uFEFF${body}` });
     case 'delay':
-      await pause(clock, fault.ms, server.signal);
+      await server.pause(fault.ms);
       return send(response, 200, { type: contentType, body });
     case 'slow':
-      return sendSlowly({ body, contentType }, response, () =>
-        pause(clock, fault.ms / SLICES, server.signal),
-      );
+      return sendSlowly(response, { body, contentType }, () => server.pause(fault.ms / SLICES));
     case 'truncated': {
       const bytes = Buffer.from(body);
       response.writeHead(200, { 'Content-Type': contentType, 'Content-Length': bytes.length });
@@ -97,13 +83,9 @@ export async function sendAnswer(
   }
 }
 
-function otherFormat(layout: Layout): Layout {
-  return { ...layout, format: layout.format === 'xml' ? 'json' : 'xml' };
-}
-
 async function sendSlowly(
-  { body, contentType }: Printed,
   response: ServerResponse,
+  { body, contentType }: Printed,
   wait: () => Promise<void>,
 ): Promise<void> {
   const bytes = Buffer.from(body);
@@ -141,7 +123,7 @@ export interface Layout {
   readonly fields?: readonly string[] | undefined;
 }
 
-export interface Printed {
+interface Printed {
   readonly body: string;
   readonly contentType: string;
 }
@@ -152,13 +134,14 @@ const CONTENT_TYPES: Readonly<Record<AnswerFormat, string>> = {
   text: 'text/plain; charset=utf-8',
 };
 
-export function print(answer: Answer, { format, line, fields }: Layout): Printed {
-  if (format === 'xml')
-    return { body: printXml(selectFields(answer, fields)), contentType: CONTENT_TYPES.xml };
-  if (format === 'text' && answer.code === SUCCESS_CODE && answer.data !== undefined) {
-    return { body: answer.data.entries.map(line).join('\r\n'), contentType: CONTENT_TYPES.text };
-  }
-  return { body: printJson(selectFields(answer, fields)), contentType: CONTENT_TYPES[format] };
+/** @param isWrong - whether to print another format than the layout's. */
+export function print(answer: Answer, { format, line, fields }: Layout, isWrong: boolean): Printed {
+  const printed = !isWrong ? format : format === 'xml' ? 'json' : 'xml';
+  const contentType = CONTENT_TYPES[printed];
+  if (printed === 'text' && answer.code === SUCCESS_CODE && answer.data !== undefined)
+    return { body: answer.data.entries.map(line).join('\r\n'), contentType };
+  const selected = selectFields(answer, fields);
+  return { body: printed === 'xml' ? printXml(selected) : printJson(selected), contentType };
 }
 
 function selectFields(answer: Answer, fields: readonly string[] | undefined): Answer {

@@ -2,7 +2,7 @@
  * The control API: JSON requests to `/_control/…` that control a running sandbox. It needs no credentials: by default,
  * the sandbox listens on loopback, and it has no secrets.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { z } from 'zod';
 import { NoriaError } from '../core/faults.ts';
 import { LINK_CONDITIONS } from './links/link-server.ts';
@@ -11,16 +11,11 @@ import { behaviourSchema, decode, ruleSchema } from './scenario.ts';
 import { conditionSchema } from './settings.ts';
 import { readBody, send } from './web-server.ts';
 
-interface ControlRequest {
-  readonly id: string;
-  readonly body: unknown;
-}
-
 interface Route {
   readonly method: string;
   readonly path: string;
   readonly does: string;
-  readonly run: (request: ControlRequest, sandbox: Sandbox) => unknown;
+  readonly run: (request: { readonly id: string; readonly body: unknown }, sandbox: Sandbox) => unknown;
 }
 
 const MAX_BODY_BYTES = 1_048_576;
@@ -125,36 +120,40 @@ export const CONTROL_ROUTES: readonly Route[] = [
     method: 'GET',
     path: 'target',
     does: 'describes the target site: its address, requests, and connections by exit',
-    run: (_request, { target }) => ({
-      url: target.url,
-      requests: target.requests,
-      connections: Object.fromEntries(target.connections),
+    run: (_request, { target: { url, requests, connections } }) => ({
+      url,
+      requests,
+      connections: Object.fromEntries(connections),
     }),
   },
 ];
 
-export async function answerControl(
-  request: IncomingMessage,
-  response: ServerResponse,
-  { path, sandbox }: { readonly path: string; readonly sandbox: Sandbox },
-): Promise<void> {
+export async function answerControl(sandbox: Sandbox, path: string, response: ServerResponse): Promise<void> {
+  const { req: request } = response;
   try {
     const body = await readBody(request, MAX_BODY_BYTES);
     const [name = '', id = ''] = decodePath(path);
-    if (name === '') return sendJson(response, 200, CONTROL_ROUTES.map(describeRoute));
+    if (name === '') {
+      const list = CONTROL_ROUTES.map((route) => ({
+        request: `${route.method} /_control/${route.path}`,
+        does: route.does,
+      }));
+      return sendJson(response, 200, list);
+    }
     const wanted = id === '' ? name : `${name}/ID`;
     const routes = CONTROL_ROUTES.filter((route) => route.path === wanted);
     const route = routes.find(({ method }) => method === request.method);
     if (route === undefined) {
       const message = `no ${request.method} /_control/${path}; GET /_control/ lists all requests`;
-      return sendError(response, routes.length > 0 ? 405 : 404, { code: 'not-found', message });
+      return sendJson(response, routes.length > 0 ? 405 : 404, { error: { code: 'not-found', message } });
     }
     const result = await route.run({ id, body: parseBody(body) }, sandbox);
     if (result === undefined) response.writeHead(204).end();
     else sendJson(response, 200, result);
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    sendError(response, error.code === 'not-found' ? 404 : 400, error);
+    const { code, message } = error;
+    sendJson(response, code === 'not-found' ? 404 : 400, { error: { code, message } });
   }
 }
 
@@ -173,18 +172,6 @@ function parseBody(text: string): unknown {
   } catch (cause) {
     throw new NoriaError('bad-config', 'the body is not JSON', { cause });
   }
-}
-
-function describeRoute({ method, path, does }: Route): Readonly<Record<string, string>> {
-  return { request: `${method} /_control/${path}`, does };
-}
-
-function sendError(
-  response: ServerResponse,
-  status: number,
-  { code, message }: { readonly code: string; readonly message: string },
-): void {
-  sendJson(response, status, { error: { code, message } });
 }
 
 function sendJson(response: ServerResponse, status: number, content: unknown): void {

@@ -2,11 +2,9 @@
  * Operation 9 lists the area lines from which an exclusive instance can get more servers. Operation 10 lists the
  * exclusive instances of an account. Both answer only in JSON. Source: the service's specification, Endpoints 9 and 10.
  */
-
-import type { Clock } from '../core/clock.ts';
 import { DAY_MS } from '../core/duration.ts';
 import type { Answer, Entry } from './answers.ts';
-import { akeyOf, type Instance, ZONE_MS } from './instance.ts';
+import { akeyOf, type Instance, localTime } from './instance.ts';
 import { LOCATIONS, type RefusalCodes, refusal, SUCCESS_CODE } from './operations.ts';
 
 export const AREAS_REFUSALS = {
@@ -54,13 +52,12 @@ export function listAreas(params: URLSearchParams, instance: Instance | undefine
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'serverList', items } };
 }
 
-export interface ServiceState {
-  readonly instances: readonly Instance[];
-  readonly account: Account;
-  readonly clock: Clock;
-}
-
-export function listInstances(params: URLSearchParams, { account, instances, clock }: ServiceState): Answer {
+export function listInstances(
+  params: URLSearchParams,
+  instances: readonly Instance[],
+  account: Account,
+  now: number,
+): Answer {
   const [username, password, status = ''] = ['username', 'password', 'status'].map(
     (name) => params.get(name) ?? '',
   );
@@ -71,7 +68,7 @@ export function listInstances(params: URLSearchParams, { account, instances, clo
   const owned = instances.filter(
     (instance) => instance.product === 'exclusive' && hasStatus(instance, status),
   );
-  const items = owned.map((instance) => recordOf(instance, clock.now()));
+  const items = owned.map((instance) => recordOf(instance, now));
   if (items.length === 0) return { ...refusal(INSTANCES_REFUSALS, 'none'), msg: '没有符合条件的实例' };
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'instance_list', items } };
 }
@@ -94,8 +91,4 @@ function recordOf({ id, condition, options, members }: Instance, now: number): E
     resetPeriod: RESET_PERIOD_MINUTES,
     authorizationMode: options.auth === 'password' ? 1 : 0,
   };
-}
-
-function localTime(at: number): string {
-  return new Date(at + ZONE_MS).toISOString().slice(0, 19);
 }

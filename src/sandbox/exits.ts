@@ -37,17 +37,15 @@ export class Exits {
     this.#aliases = aliases;
   }
 
-  next(series: number): Exit {
+  /** @param sharesAddress - whether it listens on one address with all such exits of its series, each on another port. */
+  next(series: number, sharesAddress = false): Exit {
     const index = this.#used.get(series) ?? 0;
     this.#used.set(series, index + 1);
     const high = Math.floor(index / LAST_OCTETS) % 255;
     const address = `127.${FIRST_SERIES + series}.${high}.${(index % LAST_OCTETS) + 1}`;
     this.#exits.add(address);
-    return { listenHost: this.#aliases ? address : '127.0.0.1', address };
-  }
-
-  gateway(series: number): string {
-    return this.#aliases ? `127.${FIRST_SERIES + series}.255.1` : '127.0.0.1';
+    const ownHost = sharesAddress ? `127.${FIRST_SERIES + series}.255.1` : address;
+    return { listenHost: this.#aliases ? ownHost : '127.0.0.1', address };
   }
 
   exitOf(address: string, port: number): string {
@@ -66,7 +64,10 @@ export class Exits {
    */
   dial(exit: Exit, host: string, port: number): Promise<Socket> {
     const address = addressOf(host);
-    if (address === undefined) return Promise.reject(unreachable(host));
+    if (address === undefined) {
+      const message = `members of the sandbox reach only loopback addresses and the names of the sandbox, not ${host}`;
+      return Promise.reject(Object.assign(new Error(message), { code: 'EHOSTUNREACH' }));
+    }
     const from = this.#aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
     // The local port is known in the next tick, before the target can accept the connection.
@@ -89,15 +90,6 @@ function addressOf(host: string): string | undefined {
   if (LOCAL_NAME.test(host)) return '127.0.0.1';
   const isHere = isIP(host) !== 0 && (host.startsWith('127.') || host === '::1');
   return isHere ? host : undefined;
-}
-
-function unreachable(host: string): NodeJS.ErrnoException {
-  return Object.assign(
-    new Error(
-      `members of the sandbox reach only loopback addresses and the names of the sandbox, not ${host}`,
-    ),
-    { code: 'EHOSTUNREACH' },
-  );
 }
 
 function canBind(host: string): Promise<boolean> {

@@ -5,13 +5,11 @@
  * rate limit, state and quotas of the instance, the client of a free application, available proxies. Source: the
  * service's specification, Endpoints, Errors, Limits.
  */
-
 import { MINUTE_MS } from '../core/duration.ts';
 import { type Answer, customLine, freeLine, type Layout, plainLine, type Value } from './answers.ts';
-import type { ExitLedger, Instance } from './instance.ts';
+import type { Instance } from './instance.ts';
 import type { ExtractionQuery, ProxyKind, RunningMember } from './members.ts';
 import {
-  type AnswerFormat,
   LOCATIONS,
   type Operation,
   type RefusalReason,
@@ -19,12 +17,11 @@ import {
   type SandboxLocation,
   SUCCESS_CODE,
 } from './operations.ts';
-import type { Condition } from './settings.ts';
 
-interface ExtractionCall {
-  readonly operation: Operation;
+export interface ServiceCall {
   readonly params: URLSearchParams;
   readonly client: string;
+  readonly instance: Instance | undefined;
   /** Whether the call came too early for the instance's rate limit. */
   readonly early: boolean;
 }
@@ -41,21 +38,18 @@ const LEVELS = ['高匿', '普匿', '匿名', '透明', '未知'] as const;
  * Returns the format that a call selects. If it selects none or an invalid one, the format is JSON, so that the caller
  * can read the refusal.
  */
-export function layoutOf(
-  { operation, params }: Pick<ExtractionCall, 'operation' | 'params'>,
-  instance: Instance | undefined,
-): Layout {
-  const format: AnswerFormat = operation.formats[params.get(operation.formatName) ?? ''] ?? 'json';
+export function layoutOf(operation: Operation, { params, instance }: ServiceCall): Layout {
+  const format = operation.formats[params.get(operation.formatName) ?? ''] ?? 'json';
   const { textLayout, fields } = instance?.options ?? {};
   const defaultLine = operation.product === 'free' ? freeLine : plainLine;
   return { format, line: textLayout === undefined ? defaultLine : customLine(textLayout), fields };
 }
 
-export async function extract(call: ExtractionCall, instance: Instance | undefined): Promise<Answer> {
-  const { operation, params } = call;
+export async function extract(operation: Operation, call: ServiceCall): Promise<Answer> {
+  const { params, instance } = call;
   const refuse = (reason: RefusalReason, detail?: string) => refusal(operation.refusals, reason, detail);
-  const count = countOf(call, instance);
-  if (count === undefined || !hasValidParameters(call)) return refuse('parameters');
+  const count = countOf(operation, params, instance);
+  if (count === undefined || !hasValidParameters(operation, params)) return refuse('parameters');
   if (instance === undefined) return refuse('unknown');
   if (params.get('akey') !== instance.akey) return refuse('key');
   if (call.early) return refuse('pace');
@@ -64,13 +58,11 @@ export async function extract(call: ExtractionCall, instance: Instance | undefin
   const otherClient = operation.product === 'free' ? instance.clientLock.acquire(call.client) : undefined;
   if (otherClient !== undefined) return refuse('other-client', `：${otherClient}`);
 
-  const { ledger, condition, options } = instance;
-  const context = { ledger, condition, lifetimeMs: options.lifetimeMs };
-  const members = await instance.members.draw(readExtractionQuery(call, context, count));
+  const members = await instance.members.draw(readExtractionQuery(instance, params, count));
   return members.length === 0 ? refuse('none') : success(instance, members);
 }
 
-function hasValidParameters({ operation, params }: ExtractionCall): boolean {
+function hasValidParameters(operation: Operation, params: URLSearchParams): boolean {
   if (operation.formats[params.get(operation.formatName) ?? ''] === undefined) return false;
   if (!params.get(operation.idName) || !params.get('akey')) return false;
   return operation.parameters.every(({ name, required, isValid }) => {
@@ -82,7 +74,11 @@ function hasValidParameters({ operation, params }: ExtractionCall): boolean {
 /**
  * Returns the number of proxies that the call asks for; undefined if it is invalid or above the limit of the instance.
  */
-function countOf({ operation, params }: ExtractionCall, instance: Instance | undefined): number | undefined {
+function countOf(
+  operation: Operation,
+  params: URLSearchParams,
+  instance: Instance | undefined,
+): number | undefined {
   const limit = instance?.condition.singlePullLimit ?? 1;
   const text = params.get('count') ?? '';
   if (text === '') return operation.countRequired ? undefined : limit;
@@ -128,16 +124,15 @@ function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
   const added = isNew.filter(Boolean).length;
   const entries = drawn.map((member, at) => {
     const entry = entryOf(member, isNew[at] ?? false, options.showOutIp ?? true);
-    return Object.fromEntries(operation.fields.flatMap((name) => fieldOf(entry, name)));
+    return Object.fromEntries(
+      operation.fields.flatMap((name) => (entry[name] === undefined ? [] : [[name, entry[name]]])),
+    );
   });
   if (operation.counters === 'pure') {
     const left = ledger.distinctLeft(condition);
     const msg = `获取成功，本次新增${added}个去重IP，今日剩余${left}个`;
-    return {
-      code: SUCCESS_CODE,
-      msg,
-      data: { counters: { dedup_count: added, today_left_count: left }, entries },
-    };
+    const counters = { dedup_count: added, today_left_count: left };
+    return { code: SUCCESS_CODE, msg, data: { counters, entries } };
   }
   const counters =
     operation.counters === 'residential'
@@ -177,11 +172,6 @@ function entryOf(
   };
 }
 
-function fieldOf(entry: Readonly<Record<string, Value | undefined>>, name: string): [string, Value][] {
-  const value = entry[name];
-  return value === undefined ? [] : [[name, value]];
-}
-
 /** The minimum life of new proxies if the call sets none. Proxies with a shorter life would be useless. */
 const MIN_LIFE_MS = 60_000;
 
@@ -195,15 +185,9 @@ const CHECKED_MINUTES = [1, 10, 30, 60, 90] as const;
 const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
 const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
-interface QueryContext {
-  readonly ledger: ExitLedger;
-  readonly condition: Condition;
-  readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
-}
-
 function readExtractionQuery(
-  { operation, params }: { readonly operation: Operation; readonly params: URLSearchParams },
-  { ledger, condition, lifetimeMs }: QueryContext,
+  { operation, ledger, condition, options }: Instance,
+  params: URLSearchParams,
   count: number,
 ): ExtractionQuery {
   const onlyNew = params.get('fitter') === '1' || params.get('dedup') === '1';
@@ -213,8 +197,8 @@ function readExtractionQuery(
     mayRepeat: (exit) => !onlyNew || !ledger.wasDrawnToday(exit),
     kinds: kindsOf(operation, params),
     locations: locationsOf(params),
-    reverse: reverseOf(params.get('tunnel')),
-    ...livesOf(operation, params, lifetimeMs),
+    reverse: params.get('tunnel') === '1' ? 'either' : params.get('tunnel') === '3',
+    ...livesOf(operation, params, options.lifetimeMs),
     order: params.get('order') === '1' ? 'longest' : 'random',
     levels: select([1, 2, 3, 4, 5], params.get('level_type'), (level, selected) => level === selected),
     checkedMinutes: upTo(CHECKED_MINUTES, params.get('lastcheck_type')),
@@ -249,15 +233,10 @@ function locationsOf(params: URLSearchParams): readonly SandboxLocation[] {
   );
 }
 
-function reverseOf(tunnel: string | null): ExtractionQuery['reverse'] {
-  if (tunnel === '1') return 'either';
-  return tunnel === '3';
-}
-
 function livesOf(
   { parameters, longestMinutes }: Operation,
   params: URLSearchParams,
-  own: QueryContext['lifetimeMs'],
+  own: Instance['options']['lifetimeMs'],
 ): Pick<ExtractionQuery, 'minRemainingMs' | 'lifeMs'> {
   if (own !== undefined) return { minRemainingMs: 0, lifeMs: typeof own === 'number' ? [own, own] : own };
   const hasTimespan = parameters.some(({ name }) => name === 'timespan');

@@ -29,16 +29,22 @@ const PASSWORD = 'gateway-';
 const BAD_GATEWAY = 502;
 
 export class Gateway {
+  /** The vendors whose user names the gateway reads. */
+  readonly vendors: readonly string[] = Object.keys(GRAMMARS);
+  /** Whether the gateway answers 407 to every user name. */
+  refusesAll = false;
+  /** The exits of the sessions that clients have named so far. */
+  readonly sessions = new Map<string, Exit>();
   readonly #server: Server;
+  readonly #host: string;
   readonly #exits: Exits;
   readonly #series: number;
   readonly #sockets = new Set<Socket>();
-  readonly #sessions = new Map<string, Exit>();
   readonly #ended = new Set<string>();
-  #refusesAll = false;
 
-  constructor(exits: Exits, series: number) {
+  constructor(exits: Exits, series: number, host: string) {
     this.#exits = exits;
+    this.#host = host;
     this.#series = series;
     const proxy = new HttpProxy(exits, (username, password) => this.#exitFor(username, password));
     this.#server = createServer((socket) => {
@@ -49,9 +55,10 @@ export class Gateway {
     });
   }
 
-  async open(host: string): Promise<void> {
-    this.#server.listen(0, host);
+  async open(): Promise<this> {
+    this.#server.listen(0, this.#host);
     await once(this.#server, 'listening');
+    return this;
   }
 
   get port(): number {
@@ -59,23 +66,8 @@ export class Gateway {
     return typeof address === 'object' && address !== null ? address.port : 0;
   }
 
-  /** The names of the vendors whose user names the gateway reads. */
-  get vendors(): readonly string[] {
-    return Object.keys(GRAMMARS);
-  }
-
   passwordOf(vendor: string): string {
     return PASSWORD + vendor;
-  }
-
-  /** How many sessions clients have named so far. */
-  get sessions(): number {
-    return this.#sessions.size;
-  }
-
-  /** From now on, the gateway answers 407 to every user name, or no longer does. */
-  refuse(all: boolean): void {
-    this.#refusesAll = all;
   }
 
   /** From now on, an exit reaches no target, as after the loss of its machine. Ends all connections of the gateway. */
@@ -92,9 +84,9 @@ export class Gateway {
   #exitFor(username: string, password: string) {
     const vendor = password.startsWith(PASSWORD) ? password.slice(PASSWORD.length) : '';
     const session = GRAMMARS[vendor]?.exec(username)?.[1];
-    if (session === undefined || this.#refusesAll) return undefined;
-    const exit = this.#sessions.get(session) ?? this.#exits.next(this.#series);
-    this.#sessions.set(session, exit);
+    if (session === undefined || this.refusesAll) return undefined;
+    const exit = this.sessions.get(session) ?? this.#exits.next(this.#series);
+    this.sessions.set(session, exit);
     if (this.#ended.has(exit.address)) throw new RequestError('the exit is gone', BAD_GATEWAY);
     return { exit, behaviour: { how: 'good' as const } };
   }

@@ -12,7 +12,6 @@ import { type Condition, type IdentifiedOptions, initialCondition } from './sett
 export class Instance {
   readonly id: string;
   readonly product: SandboxProduct;
-  readonly password: string;
   readonly akey: string;
   readonly operation: Operation;
   readonly options: IdentifiedOptions;
@@ -26,7 +25,6 @@ export class Instance {
     const { id, product, password, paceMs } = options;
     this.id = id;
     this.product = product;
-    this.password = password;
     this.akey = akeyOf(password);
     this.operation = operationOf(product);
     this.options = options;
@@ -43,8 +41,13 @@ export function akeyOf(password: string): string {
   return createHash('md5').update(password, 'utf8').digest('hex').substring(8, 24);
 }
 
-export const ZONE_MS = 8 * HOUR_MS;
+const ZONE_MS = 8 * HOUR_MS;
 const CLIENT_SILENCE_MS = 120_000;
+
+/** In China's time zone, as `2026-11-22T10:05:00`. */
+export function localTime(epochMs: number): string {
+  return new Date(epochMs + ZONE_MS).toISOString().slice(0, 19);
+}
 
 export class RateLimiter {
   readonly #limit: RateLimit;

@@ -2,7 +2,6 @@
  * Serves the clients of members: with proxy-chain (HTTP), with its own SOCKS server, or, if the member misbehaves, with a
  * bad answer.
  */
-
 import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { type Duplex, Transform } from 'node:stream';
@@ -13,8 +12,8 @@ import type { RunningMember } from './members.ts';
 import {
   HandshakeError,
   httpAnswer,
+  httpStatusOf,
   PROXY_CHALLENGE,
-  type ProxyRequest,
   type RefusalCause,
   readProxyRequest,
   refusalCauseOf,
@@ -23,11 +22,6 @@ import {
   sendTo,
 } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
-
-interface ClientWriter {
-  readonly send: Send;
-  readonly back?: Transform;
-}
 
 export class MemberServer {
   readonly #exits: Pick<Exits, 'dial'>;
@@ -48,7 +42,6 @@ export class MemberServer {
   }
 
   async #serve(socket: Socket, member: RunningMember, behaviour: Behaviour): Promise<void> {
-    const send = sendTo(socket);
     switch (behaviour.how) {
       case 'good':
       case 'no-connect': // HttpProxy refuses CONNECT for these members
@@ -57,9 +50,9 @@ export class MemberServer {
         await this.#pause(behaviour.ms, socket);
         return this.#serveWell(socket, member);
       case 'dribble':
-        return this.#relay(socket, member, { send: (bytes) => this.#dribble(socket, bytes, behaviour.ms) });
+        return this.#relay(socket, member, (bytes) => this.#dribble(socket, bytes, behaviour.ms));
       case 'cut':
-        return this.#relay(socket, member, { send, back: cutAfter(behaviour.afterBytes, socket) });
+        return this.#relay(socket, member, sendTo(socket), cutAfter(behaviour.afterBytes, socket));
       default:
         return answerBadly(socket, member, behaviour);
     }
@@ -67,19 +60,17 @@ export class MemberServer {
 
   #serveWell(socket: Socket, member: RunningMember): Promise<void> | void {
     if (member.traits.protocol === 'http') return this.#httpProxy.serve(socket, member);
-    return this.#relay(socket, member, { send: sendTo(socket) });
+    return this.#relay(socket, member, sendTo(socket));
   }
 
-  async #relay(socket: Socket, member: RunningMember, { send, back }: ClientWriter): Promise<void> {
-    const request = await readProxyRequest(
-      socket,
-      { protocol: member.traits.protocol, login: member.login },
-      send,
-    );
+  async #relay(socket: Socket, member: RunningMember, send: Send, back?: Transform): Promise<void> {
+    const request = await readProxyRequest(socket, member.traits.protocol, member.login, send);
     if (request === undefined) return endWith(socket);
-    const target = await this.#dial(member, request);
-    if ('cause' in target) {
-      await send(request.refusal(target.cause));
+    let target: Socket;
+    try {
+      target = await this.#exits.dial(member.exit, request.host, request.port);
+    } catch (error) {
+      await send(request.refusal(refusalCauseOf(error)));
       return endWith(socket);
     }
     if (socket.destroyed) {
@@ -89,17 +80,6 @@ export class MemberServer {
     if (request.first.length > 0) target.write(request.first);
     await send(request.accepted);
     joinStreams(socket, target, back);
-  }
-
-  async #dial(
-    member: RunningMember,
-    { host, port }: ProxyRequest,
-  ): Promise<Socket | { readonly cause: RefusalCause }> {
-    try {
-      return await this.#exits.dial(member.exit, host, port);
-    } catch (error) {
-      return { cause: refusalCauseOf(error) };
-    }
   }
 
   async #dribble(socket: Socket, bytes: Buffer, ms = 0): Promise<void> {
@@ -127,8 +107,6 @@ function isOfConnection(error: unknown): boolean {
 }
 
 const STATUS_NOT_ALLOWED = 405;
-const STATUS_TIMEOUT = 504;
-const STATUS_BAD_GATEWAY = 502;
 
 /** Where a connection leaves, and how it behaves. */
 type ProxyExit = Pick<RunningMember, 'exit' | 'behaviour'>;
@@ -176,7 +154,10 @@ export class HttpProxy {
     client.once('close', destroyTarget);
     target.once('close', () => client.off('close', destroyTarget));
     if (client.destroyed) target.destroy(); // the client disconnected while the target was dialled
-    if (isHttp) return { httpAgent: new DialedAgent(target) };
+    if (isHttp) {
+      const agent = new Agent({ keepAlive: false });
+      return { httpAgent: Object.assign(agent, { createConnection: () => target }) };
+    }
     this.#dialed.set(client, target);
     return { customConnectServer: this.#joiner };
   }
@@ -186,9 +167,8 @@ export class HttpProxy {
       return await this.#exits.dial(member.exit, host, port);
     } catch (error) {
       const cause = refusalCauseOf(error);
-      const status = cause === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
       // proxy-chain sends the status and text of this error to the client
-      throw new RequestError(`cannot reach the target: ${cause}`, status);
+      throw new RequestError(`cannot reach the target: ${cause}`, httpStatusOf(cause));
     }
   }
 
@@ -196,19 +176,6 @@ export class HttpProxy {
     const target = this.#dialed.get(client);
     if (target === undefined) throw new TypeError('an accepted tunnel has no target');
     joinStreams(client, target);
-  }
-}
-
-class DialedAgent extends Agent {
-  readonly #socket: Socket;
-
-  constructor(socket: Socket) {
-    super({ keepAlive: false });
-    this.#socket = socket;
-  }
-
-  override createConnection(): Socket {
-    return this.#socket;
   }
 }
 
@@ -316,11 +283,7 @@ function discard(socket: Socket): void {
 
 async function acceptAndDiscard(socket: Socket, member: RunningMember): Promise<void> {
   const send = sendTo(socket);
-  const request = await readProxyRequest(
-    socket,
-    { protocol: member.traits.protocol, login: member.login },
-    send,
-  );
+  const request = await readProxyRequest(socket, member.traits.protocol, member.login, send);
   if (request === undefined) return endWith(socket);
   await send(request.accepted);
   discard(socket);
@@ -330,22 +293,15 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
   const { protocol } = member.traits;
   if (protocol === 'socks5' && status === 407) return endWith(socket, Buffer.from([0x05, 0xff]));
   const isHttp = protocol === 'http';
-  const request = await readProxyRequest(
-    socket,
-    { protocol, login: isHttp ? undefined : member.login },
-    sendTo(socket),
-  );
+  const login = isHttp ? undefined : member.login;
+  const request = await readProxyRequest(socket, protocol, login, sendTo(socket));
   if (request === undefined) return endWith(socket);
   if (!isHttp) return endWith(socket, request.refusal(STATUS_CAUSES[status] ?? 'general'));
   endWith(socket, httpAnswer(status, status === 407 ? PROXY_CHALLENGE : ''));
 }
 
 async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
-  const request = await readProxyRequest(
-    socket,
-    { protocol: member.traits.protocol, login: member.login },
-    sendTo(socket),
-  );
+  const request = await readProxyRequest(socket, member.traits.protocol, member.login, sendTo(socket));
   const whole = request === undefined || request.accepted.length === 0 ? httpAnswer(200) : request.accepted;
   endWith(socket, whole.subarray(0, Math.floor(whole.length / 2)));
 }

@@ -31,7 +31,6 @@ interface MemberOptions {
   readonly id: string;
   readonly instance: string;
   readonly exit: Exit;
-  readonly listenHost: string;
   readonly traits: MemberTraits;
   readonly lifeMs: number;
   readonly graceMs: number;
@@ -66,7 +65,7 @@ export class RunningMember {
     this.id = options.id;
     this.instance = options.instance;
     this.exit = options.exit;
-    this.host = options.listenHost;
+    this.host = options.exit.listenHost;
     this.traits = options.traits;
     this.login = options.login;
     this.#options = options;
@@ -213,7 +212,7 @@ export interface ExtractionQuery {
   readonly minAliveHours: number;
 }
 
-export interface InstanceMembersOptions {
+interface InstanceMembersOptions {
   readonly instance: IdentifiedOptions;
   readonly series: number;
   readonly exits: Exits;
@@ -248,10 +247,6 @@ export class InstanceMembers {
     return this.#options.instance.members ?? DEFAULT_MEMBERS;
   }
 
-  get #repeats(): boolean {
-    return this.#options.instance.repeats ?? true;
-  }
-
   get connections(): number {
     return [...this.#members].reduce((sum, member) => sum + member.connections, 0);
   }
@@ -262,8 +257,8 @@ export class InstanceMembers {
 
   async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
-    const { random } = this.#options;
-    const repeats = this.#repeats ? this.alive.filter((member) => mayRepeat(member, query)) : [];
+    const { random, instance } = this.#options;
+    const repeats = instance.repeats !== false ? this.alive.filter((member) => mayRepeat(member, query)) : [];
     const created = this.#create(query);
     await Promise.all(created.map((member) => member.open()));
     const drawn = [...created, ...shuffled(random, repeats)]
@@ -284,7 +279,8 @@ export class InstanceMembers {
     const counted = [...this.#members].filter(
       (member) => member.countsAsProxy && protocols.has(member.traits.protocol),
     );
-    const free = this.#repeats ? this.max - counted.length : Number.POSITIVE_INFINITY;
+    const free =
+      this.#options.instance.repeats !== false ? this.max - counted.length : Number.POSITIVE_INFINITY;
     const room = Math.max(0, Math.min(query.count, query.newAllowed, free));
     return Array.from({ length: room }, () => this.#add(query));
   }
@@ -292,17 +288,14 @@ export class InstanceMembers {
   #add(query: ExtractionQuery): RunningMember {
     const { instance, exits, series, clock, random, serve } = this.#options;
     const [min, max] = query.lifeMs;
-    const exit = exits.next(series);
     const n = this.#created;
     this.#created += 1;
     const traits = newTraits(query, n, random);
-    // All reverse proxies share one address, on different ports. So do all proxies of `short-pure`.
-    const sharesAddress = instance.product === 'short-pure' || traits.reverse;
     const member = new RunningMember({
       id: `${instance.product}-${series}-${n}`,
       instance: instance.id,
-      exit,
-      listenHost: sharesAddress ? exits.gateway(series) : exit.listenHost,
+      // All reverse proxies share one address, on different ports. So do all proxies of `short-pure`.
+      exit: exits.next(series, instance.product === 'short-pure' || traits.reverse),
       traits,
       lifeMs: min + random() * (max - min),
       graceMs: instance.graceMs ?? 0,

@@ -3,7 +3,6 @@
  *
  * Only members that misbehave use the HTTP part; proxy-chain serves the clients of the others.
  */
-
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
@@ -55,21 +54,24 @@ const SOCKS5_REPLIES: Readonly<Record<RefusalCause, number>> = {
   command: 0x07,
 };
 
-const HTTP_STATUSES: Readonly<Record<RefusalCause, number>> = {
-  general: 500,
-  ruleset: 403,
-  'net-unreachable': 502,
-  'host-unreachable': 502,
-  refused: 502,
-  ttl: 504,
-  command: 405,
+export function httpStatusOf(cause: RefusalCause): number {
+  return cause === 'ttl' ? 504 : 502;
+}
+
+/** By the error of the operating system. */
+const CAUSES: Readonly<Record<string, RefusalCause>> = {
+  ECONNREFUSED: 'refused',
+  ENETUNREACH: 'net-unreachable',
+  EHOSTUNREACH: 'host-unreachable',
+  ETIMEDOUT: 'ttl',
 };
 
 export const PROXY_CHALLENGE = 'Proxy-Authenticate: Basic realm="sandbox"\r\n';
 
 export function readProxyRequest(
   socket: Socket,
-  { protocol, login }: { readonly protocol: ProxyProtocol; readonly login: ClientLogin | undefined },
+  protocol: ProxyProtocol,
+  login: ClientLogin | undefined,
   send: Send,
 ): Promise<ProxyRequest | undefined> {
   const reader = new SocketReader(socket);
@@ -84,19 +86,7 @@ export function readProxyRequest(
 }
 
 export function refusalCauseOf(error: unknown): RefusalCause {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  switch (code) {
-    case 'ECONNREFUSED':
-      return 'refused';
-    case 'ENETUNREACH':
-      return 'net-unreachable';
-    case 'EHOSTUNREACH':
-      return 'host-unreachable';
-    case 'ETIMEDOUT':
-      return 'ttl';
-    default:
-      return 'general';
-  }
+  return (error instanceof Error && 'code' in error && CAUSES[String(error.code)]) || 'general';
 }
 
 async function readSocks5(
@@ -191,7 +181,7 @@ async function readHttp(
     port: url.port === '' ? 80 : Number(url.port),
     accepted: isConnect ? Buffer.from('HTTP/1.1 200 Connection established\r\n\r\n') : Buffer.alloc(0),
     first: isConnect ? Buffer.alloc(0) : Buffer.from(origin.join('\r\n'), 'latin1'),
-    refusal: (cause) => httpAnswer(HTTP_STATUSES[cause]),
+    refusal: (cause) => httpAnswer(httpStatusOf(cause)),
   };
 }
 

@@ -4,18 +4,50 @@
  *
  * It is written from the specification and not from noria's client, so that tests find an error in either of them.
  */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Clock, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
+import { Ownership } from '../core/ownership.ts';
+import { type Random, systemRandom } from '../core/random.ts';
 import type { Account } from './exclusive.ts';
 import type { Exits } from './exits.ts';
-import type { Gateway } from './gateway.ts';
-import { akeyOf, type Instance } from './instance.ts';
-import type { LinkCondition, LinkServer, SandboxLink } from './links/link-server.ts';
-import type { RunningMember } from './members.ts';
-import type { SandboxProduct } from './operations.ts';
-import type { Behaviour, Rules } from './scenario.ts';
-import type { CallLog, CallRecord, SandboxStats, Service } from './service.ts';
-import type { Condition, ConditionChange } from './settings.ts';
-import type { Target } from './target.ts';
+import { Gateway } from './gateway.ts';
+import { akeyOf, Instance } from './instance.ts';
+import { type LinkCondition, LinkServer, type SandboxLink } from './links/link-server.ts';
+import { MemberServer } from './member-server.ts';
+import { InstanceMembers, type RunningMember } from './members.ts';
+import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
+import { type Behaviour, behaviourFrom, Rules, type Scenario } from './scenario.ts';
+import { answerCall, CallLog, type CallRecord, type SandboxStats, type ServiceState } from './service.ts';
+import {
+  type CommonSettings,
+  type Condition,
+  type ConditionChange,
+  fillInIdentities,
+  type IdentifiedOptions,
+  type InstanceOptions,
+} from './settings.ts';
+import { Target } from './target.ts';
+import { WebServer } from './web-server.ts';
+
+export interface SandboxOptions extends CommonSettings {
+  /** The host on which the service and the target site listen. Default 127.0.0.1. */
+  readonly host?: string | undefined;
+  /** Default 0: the system chooses a free port. */
+  readonly port?: number | undefined;
+  /** The port of the extraction server for `short-pure` (8080 at the real service). Default 0. */
+  readonly extractPort?: number | undefined;
+  readonly targetPort?: number | undefined;
+  /** Default: one of each product. If an instance lacks a setting, the setting of the sandbox applies. */
+  readonly instances?: readonly InstanceOptions[] | undefined;
+  /** To which the exclusive instances belong (operation 10). Default: `sandbox` with the password `sandbox0`. */
+  readonly account?: Account | undefined;
+  readonly scenario?: Scenario | string | undefined;
+  /** Whether each member gets its own loopback address. Default: whether this machine can bind such an address. */
+  readonly aliases?: boolean | undefined;
+  readonly clock?: Clock | undefined;
+  readonly random?: Random | undefined;
+}
 
 export interface SandboxInstance {
   readonly product: SandboxProduct;
@@ -29,63 +61,110 @@ export interface SandboxInstance {
 
 type SandboxMember = ReturnType<typeof describeMember>;
 
-interface SandboxParts {
-  readonly instances: readonly Instance[];
-  readonly account: Account;
-  readonly exits: Exits;
-  readonly rules: Rules;
-  readonly log: CallLog;
-  readonly target: Target;
-  readonly links: LinkServer;
-  readonly gateway: Gateway;
-  readonly service: Service;
-  readonly close: () => Promise<void>;
-}
+/** Answers a request to `/_control/` followed by `path`. */
+type Control = (sandbox: Sandbox, path: string, response: ServerResponse) => Promise<void>;
+
+const CONTROL_PATH = '/_control/';
+const LINKS_PATH = '/links/';
+/** Far from the series of the instances and links, which are counted from 0. */
+const GATEWAY_SERIES = 100;
+const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
 export class Sandbox {
-  readonly url: string;
-  readonly extractHost: string;
-  readonly extractUrl: string;
-  readonly target: Target;
-  readonly targetUrl: string;
   readonly account: Account & { readonly key: string };
   readonly rules: Rules;
+  readonly target: Target;
   readonly gateway: Gateway;
-  readonly close: () => Promise<void>;
-  readonly #instances: readonly Instance[];
   readonly #exits: Exits;
-  readonly #log: CallLog;
+  readonly #service: ServiceState;
   readonly #links: LinkServer;
+  /** Has the control API, the links, and all operations but the extraction of `short-pure`. */
+  readonly #base: WebServer;
+  readonly #extraction: WebServer;
+  readonly #control: Control;
+  readonly #owner = new Ownership();
 
-  constructor(parts: SandboxParts) {
-    const { account, service, target } = parts;
-    this.gateway = parts.gateway;
-    this.url = service.base.url;
-    this.extractHost = service.extraction.address;
-    this.extractUrl = service.extraction.url;
-    this.target = target;
-    this.targetUrl = target.url;
+  constructor(options: SandboxOptions, scenario: Scenario, exits: Exits, control: Control) {
+    const { host = '127.0.0.1', port = 0, extractPort = 0, targetPort = 0 } = options;
+    const { clock = systemClock, random = systemRandom, account = DEFAULT_ACCOUNT } = options;
     this.account = { ...account, key: akeyOf(account.password) };
-    this.rules = parts.rules;
-    this.close = parts.close;
-    this.#instances = parts.instances;
-    this.#exits = parts.exits;
-    this.#log = parts.log;
-    this.#links = parts.links;
+    this.rules = new Rules(scenario.rules);
+    this.target = new Target(host, targetPort, clock, exits);
+    this.gateway = new Gateway(exits, GATEWAY_SERIES, host);
+    this.#exits = exits;
+    this.#control = control;
+
+    const connections = new MemberServer(exits, clock);
+    const serve = connections.serve.bind(connections);
+    let series = 0;
+    const makeMembers = (instance: IdentifiedOptions, behaviourOf: (n: number) => Behaviour | undefined) => {
+      const members = new InstanceMembers({ instance, series, exits, clock, random, serve, behaviourOf });
+      series += 1;
+      this.#owner.own(`members of ${instance.id}`, () => members.close());
+      return members;
+    };
+    const given = options.instances ?? SANDBOX_PRODUCTS.map((product) => ({ product }));
+    const instances = fillInIdentities(given.map((own) => ({ ...options, ...own }))).map((instance) => {
+      const { product } = instance;
+      const behaviourOf = (n: number) => behaviourFrom(scenario.members ?? [], { product, n, random });
+      return new Instance(instance, clock, makeMembers(instance, behaviourOf));
+    });
+    this.#service = { instances, account, rules: this.rules, log: new CallLog(), clock };
+    this.#links = new LinkServer(clock, options, ({ name, needsLogin }) => {
+      const auth = needsLogin === true ? 'password' : 'ip';
+      const own = { product: 'short-classic', id: `link-${name}`, password: 'sandbox-link', auth } as const;
+      return makeMembers({ ...options, ...own }, () => undefined);
+    });
+    this.#base = new WebServer(host, port, clock, (request, response) => this.#answer(request, response));
+    this.#extraction = new WebServer(host, extractPort, clock, (_request, response) =>
+      answerCall(this.#service, this.#extraction, response, true),
+    );
+  }
+
+  async open(): Promise<void> {
+    try {
+      await this.#owner.open('target', this.target.open());
+      await this.#owner.open('gateway', this.gateway.open());
+      await this.#owner.open('service', this.#base.open());
+      await this.#owner.open('extraction server', this.#extraction.open());
+    } catch (error) {
+      await this.close().catch(() => {}); // ignored: the caller needs the first error
+      throw error;
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#owner.close();
+  }
+
+  get url(): string {
+    return this.#base.url;
+  }
+
+  get extractHost(): string {
+    return this.#extraction.address;
+  }
+
+  get extractUrl(): string {
+    return this.#extraction.url;
+  }
+
+  get targetUrl(): string {
+    return this.target.url;
   }
 
   get instances(): readonly SandboxInstance[] {
-    return this.#instances.map((instance) => this.#describe(instance));
+    return this.#service.instances.map((instance) => this.#describe(instance));
   }
 
   instance(product: SandboxProduct): SandboxInstance {
-    const instance = this.#instances.find((known) => known.product === product);
+    const instance = this.#service.instances.find((known) => known.product === product);
     if (instance === undefined) throw new TypeError(`the sandbox has no instance of ${product}`);
     return this.#describe(instance);
   }
 
   setCondition(id: string, change: ConditionChange): SandboxInstance {
-    const instance = this.#instances.find((known) => known.id === id);
+    const instance = this.#service.instances.find((known) => known.id === id);
     if (instance === undefined) throw new NoriaError('not-found', `no instance ${id}`);
     const changed = Object.entries(change).filter(([, value]) => value !== undefined);
     Object.assign(instance.condition, Object.fromEntries(changed));
@@ -122,27 +201,32 @@ export class Sandbox {
   }
 
   stats(): SandboxStats {
-    return this.#log.stats(this.#instances.map(({ id }) => id));
+    return this.#service.log.stats(this.#service.instances.map(({ id }) => id));
   }
 
   resetStats(): void {
-    this.#log.reset();
+    this.#service.log.reset();
   }
 
   calls(): readonly CallRecord[] {
-    return this.#log.latest;
+    return this.#service.log.latest;
   }
 
-  /**
-   * Returns the addresses that have connected to the target and are not the exit of a member. A client that bypasses
-   * the members is in this list.
-   */
+  /** The addresses that have connected to the target and are not the exit of a member: clients that bypass the members. */
   strangers(): readonly string[] {
     return [...this.target.connections.keys()].filter((address) => !this.#exits.has(address));
   }
 
+  #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = URL.parse(request.url ?? '', 'http://sandbox.example')?.pathname ?? '';
+    if (path.startsWith(CONTROL_PATH)) return this.#control(this, path.slice(CONTROL_PATH.length), response);
+    if (path.startsWith(LINKS_PATH))
+      return this.#links.answer(request, response, path.slice(LINKS_PATH.length));
+    return answerCall(this.#service, this.#base, response, false);
+  }
+
   #living(): readonly RunningMember[] {
-    return [...this.#instances.flatMap(({ members }) => members.alive), ...this.#links.members];
+    return [...this.#service.instances.flatMap(({ members }) => members.alive), ...this.#links.members];
   }
 
   #find(id: string): RunningMember {
@@ -151,9 +235,9 @@ export class Sandbox {
     return member;
   }
 
-  #describe({ product, id, password, akey, condition }: Instance): SandboxInstance {
+  #describe({ product, id, options, akey, condition }: Instance): SandboxInstance {
     const baseUrl = product === 'short-pure' ? this.extractUrl : this.url;
-    return { product, id, password, akey, baseUrl, condition: { ...condition } };
+    return { product, id, password: options.password, akey, baseUrl, condition: { ...condition } };
   }
 }
 

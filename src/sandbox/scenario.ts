@@ -77,9 +77,7 @@ const answerSchema = z.union([
 export type RuleAnswer = Readonly<z.infer<typeof answerSchema>>;
 
 export const ruleSchema = z.strictObject({
-  /** The rule matches only calls of this operation. Default: all operations. */
   operation: z.enum(OPERATION_NAMES).optional(),
-  /** The rule matches only calls with this instance id. Default: all instances. */
   instance: z.string().optional(),
   /** How many matching calls the rule skips before it answers one. Default 0. */
   after: count.optional(),
@@ -91,7 +89,6 @@ export const ruleSchema = z.strictObject({
 export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 
 const memberRuleSchema = z.strictObject({
-  /** The rule matches only members of this product. Default: all products. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
   /** The rule matches only the first members of each instance, up to this number. Default: all members. */
   first: count.optional(),
@@ -140,11 +137,6 @@ export function behaviourFrom(
   return matching?.behaviour;
 }
 
-interface ActiveRule extends Rule {
-  readonly id: string;
-  readonly used: number;
-}
-
 interface Entry {
   readonly id: string;
   readonly rule: Rule;
@@ -167,7 +159,7 @@ export class Rules {
     return id;
   }
 
-  list(): readonly ActiveRule[] {
+  list() {
     return this.#entries.map(({ id, rule, used }) => ({ id, ...rule, used }));
   }
 

@@ -1,30 +1,21 @@
 /**
  * The HTTP side of the extraction service. It reads each call (GET or POST), gets the answer from a rule or from the
  * operation, sends the answer, and records the call.
- *
- * It owns two servers: one for the base address, with the control API and the links, and one for the extraction address
- * of the product `short-pure`.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Clock } from '../core/clock.ts';
 import {
   type Answer,
-  type AnswerContext,
   type Layout,
   plainLine,
+  print,
   replacesAnswer,
   sendAnswer,
   sendFault,
 } from './answers.ts';
-import {
-  AREAS_REFUSALS,
-  INSTANCES_REFUSALS,
-  listAreas,
-  listInstances,
-  type ServiceState,
-} from './exclusive.ts';
-import { extract, layoutOf } from './extraction.ts';
+import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
+import { extract, layoutOf, type ServiceCall } from './extraction.ts';
 import type { Instance } from './instance.ts';
-import type { LinkServer } from './links/link-server.ts';
 import {
   type RefusalCodes,
   SANDBOX_OPERATIONS,
@@ -33,7 +24,15 @@ import {
   textForCode,
 } from './operations.ts';
 import type { RuleAnswer, Rules } from './scenario.ts';
-import { htmlPage, openWebServer, readBody, send, type WebServer } from './web-server.ts';
+import { htmlPage, readBody, send, type WebServer } from './web-server.ts';
+
+export interface ServiceState {
+  readonly instances: readonly Instance[];
+  readonly account: Account;
+  readonly rules: Rules;
+  readonly log: CallLog;
+  readonly clock: Clock;
+}
 
 interface Endpoint {
   readonly name: SandboxOperationName;
@@ -42,178 +41,97 @@ interface Endpoint {
   readonly product: string;
   readonly hasRateLimit: boolean;
   readonly refusals: RefusalCodes;
-  readonly decide: (call: EndpointCall, state: ServiceState) => Answer | Promise<Answer>;
-  readonly layout: (call: EndpointCall) => Layout;
-}
-
-interface EndpointCall {
-  readonly params: URLSearchParams;
-  readonly client: string;
-  readonly instance: Instance | undefined;
-  /** Whether the call came too early for the instance's rate limit. */
-  readonly early: boolean;
-}
-
-export interface ServiceOptions extends ServiceState {
-  readonly host: string;
-  readonly port: number;
-  readonly extractPort: number;
-  readonly rules: Rules;
-  readonly log: CallLog;
-  readonly control: (request: IncomingMessage, response: ServerResponse, path: string) => Promise<void>;
-  readonly links: LinkServer;
-}
-
-export interface Service {
-  readonly base: WebServer;
-  readonly extraction: WebServer;
-  close(): Promise<void>;
+  readonly decide: (call: ServiceCall, state: ServiceState) => Answer | Promise<Answer>;
+  readonly layout: (call: ServiceCall) => Layout;
 }
 
 const MAX_BODY_BYTES = 65_536;
-const CONTROL_PATH = '/_control/';
-const LINKS_PATH = '/links/';
-const JSON_LAYOUT: Layout = { format: 'json', line: plainLine };
+/** For endpoints that answer only in JSON. */
+const LIST = { hasRateLimit: false, layout: (): Layout => ({ format: 'json', line: plainLine }) };
 
 const ENDPOINTS: readonly Endpoint[] = [
-  ...SANDBOX_OPERATIONS.map(
-    (operation): Endpoint => ({
-      name: operation.product,
-      path: operation.path,
-      idName: operation.idName,
-      product: operation.product,
+  ...SANDBOX_OPERATIONS.map((operation): Endpoint => {
+    const { product, path, idName, refusals } = operation;
+    return {
+      name: product,
+      path,
+      idName,
+      product,
       hasRateLimit: true,
-      refusals: operation.refusals,
-      decide: (call) => extract({ operation, ...call }, call.instance),
-      layout: ({ params, instance }) => layoutOf({ operation, params }, instance),
-    }),
-  ),
+      refusals,
+      decide: (call) => extract(operation, call),
+      layout: (call) => layoutOf(operation, call),
+    };
+  }),
   {
+    ...LIST,
     name: 'areas',
     path: '/ExclusiveProxy/GetAddibleServerList/',
     idName: 'api',
     product: 'exclusive',
-    hasRateLimit: false,
     refusals: AREAS_REFUSALS,
     decide: ({ params, instance }) => listAreas(params, instance),
-    layout: () => JSON_LAYOUT,
   },
   {
+    ...LIST,
     name: 'instances',
     path: '/ExclusiveProxy/GetInstanceList/',
     idName: undefined,
     product: 'exclusive',
-    hasRateLimit: false,
     refusals: INSTANCES_REFUSALS,
-    decide: ({ params }, state) => listInstances(params, state),
-    layout: () => JSON_LAYOUT,
+    decide: ({ params }, { instances, account, clock }) =>
+      listInstances(params, instances, account, clock.now()),
   },
 ];
 
-const EXTRACTION_ENDPOINTS = ENDPOINTS.filter(({ name }) => name === 'short-pure');
-const BASE_ENDPOINTS = ENDPOINTS.filter(({ name }) => name !== 'short-pure');
-
-export async function openService(options: ServiceOptions): Promise<Service> {
-  const { host, clock } = options;
-  const open = async (port: number, endpoints: readonly Endpoint[]): Promise<WebServer> => {
-    const server: WebServer = await openWebServer({
-      host,
-      port,
-      clock,
-      answer: (request, response) => answerRequest(options, endpoints, { request, response, server }),
-    });
-    return server;
-  };
-  const base = await open(options.port, BASE_ENDPOINTS);
-  try {
-    const extraction = await open(options.extractPort, EXTRACTION_ENDPOINTS);
-    const close = async () => {
-      await Promise.all([base.close(), extraction.close()]);
-    };
-    return { base, extraction, close };
-  } catch (error) {
-    await base.close();
-    throw error;
-  }
-}
-
-interface Exchange {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-  readonly server: WebServer;
-}
-
-async function answerRequest(
-  options: ServiceOptions,
-  endpoints: readonly Endpoint[],
-  { request, response, server }: Exchange,
+/** @param isExtraction - whether the server is the extraction server, which has only the product `short-pure`. */
+export async function answerCall(
+  state: ServiceState,
+  server: WebServer,
+  response: ServerResponse,
+  isExtraction: boolean,
 ): Promise<void> {
-  const { rules, log, clock } = options;
+  const { rules, log, clock } = state;
   const arrivedAt = clock.monotonic();
-  const { method = '', url: path = '' } = request;
-  const url = URL.parse(path, 'http://service.example');
-  if (endpoints === BASE_ENDPOINTS && url?.pathname.startsWith(CONTROL_PATH)) {
-    return options.control(request, response, url.pathname.slice(CONTROL_PATH.length));
-  }
-  if (endpoints === BASE_ENDPOINTS && url?.pathname.startsWith(LINKS_PATH)) {
-    return options.links.answer(request, response, url.pathname.slice(LINKS_PATH.length));
-  }
-  const endpoint = endpoints.find((candidate) => candidate.path === url?.pathname);
+  const { req: request } = response;
+  const { method = '' } = request;
+  const url = URL.parse(request.url ?? '', 'http://service.example');
+  const endpoint = ENDPOINTS.find(
+    ({ name, path }) => path === url?.pathname && (name === 'short-pure') === isExtraction,
+  );
   if (url === null || endpoint === undefined) return sendPage(response, 404);
   if (method !== 'GET' && method !== 'POST') return sendPage(response, 405);
 
-  const { id, call } = await readCall(request, url, { endpoint, options });
-  const { params, client, early } = call;
-  const facts = { operation: endpoint.name, instance: id, method, client, arrivedAt, early };
-  const record = (outcome: string) => log.add({ ...facts, params: Object.fromEntries(params), outcome });
-  const context: AnswerContext = { response, path, server, clock };
-  await answerCall(rules.answerTo(endpoint.name, id), { endpoint, call, options, context, record });
-}
-
-/** Decodes a call. If the operation has a rate limit, counts the call against the limit of the instance. */
-async function readCall(
-  request: IncomingMessage,
-  url: URL,
-  { endpoint, options }: { readonly endpoint: Endpoint; readonly options: ServiceOptions },
-): Promise<{ readonly id: string; readonly call: EndpointCall }> {
   const params = await readParams(request, url);
   const id = endpoint.idName === undefined ? '' : (params.get(endpoint.idName) ?? '');
-  const instance = options.instances.find((known) => known.id === id && known.product === endpoint.product);
+  const instance = state.instances.find((known) => known.id === id && known.product === endpoint.product);
   const early = endpoint.hasRateLimit && instance !== undefined && !instance.rateLimiter.admit();
-  return { id, call: { params, client: request.socket.remoteAddress ?? '', instance, early } };
-}
+  const client = request.socket.remoteAddress ?? '';
+  const call = { params, client, instance, early };
+  // called before the answer is sent, so that a client with an answer always finds the record
+  const record = (outcome: string) => {
+    const facts = { operation: endpoint.name, instance: id, method, client, arrivedAt, early };
+    log.add({ ...facts, params: Object.fromEntries(params), outcome });
+  };
 
-interface CallToAnswer {
-  readonly endpoint: Endpoint;
-  readonly call: EndpointCall;
-  readonly options: ServiceOptions;
-  readonly context: AnswerContext;
-  /**
-   * Records the call. It is called before the answer is sent, so that a client with an answer always finds the record.
-   */
-  readonly record: (outcome: string) => void;
-}
-
-async function answerCall(
-  rule: RuleAnswer | undefined,
-  { endpoint, call, options, context, record }: CallToAnswer,
-): Promise<void> {
+  const rule = rules.answerTo(endpoint.name, id);
   if (rule !== undefined && 'body' in rule) {
     record('body');
     const { body, contentType = 'application/json; charset=utf-8', status = 200 } = rule;
-    return send(context.response, status, { type: contentType, body });
+    return send(response, status, { type: contentType, body });
   }
   const fault = rule !== undefined && 'fault' in rule ? rule : undefined;
   if (fault !== undefined && replacesAnswer(fault)) {
     record(`fault:${fault.fault}`);
-    return sendFault(context, fault);
+    return sendFault(response, server, fault);
   }
   const answer =
     rule !== undefined && 'code' in rule
       ? answerWithCode(rule, endpoint)
-      : await endpoint.decide(call, options);
+      : await endpoint.decide(call, state);
   record(fault === undefined ? answer.code : `fault:${fault.fault}`);
-  return sendAnswer(context, { answer, layout: endpoint.layout(call), fault });
+  const printed = print(answer, endpoint.layout(call), fault?.fault === 'wrong-format');
+  return sendAnswer(response, server, printed, fault);
 }
 
 function answerWithCode(

@@ -9,10 +9,7 @@ export interface CommonSettings {
   readonly members?: number | undefined;
   /** Whether a call may get a living proxy again. Default true. If false, every call gets new ones, whatever `members` says. */
   readonly repeats?: boolean | undefined;
-  /**
-   * The lifetime of a proxy, in ms: one value or a range. Overrides the parameter `timespan`. Default: at least
-   * `timespan`, at most the maximum of the product.
-   */
+  /** Overrides the parameter `timespan`. Default: at least `timespan`, at most the maximum of the product. */
   readonly lifetimeMs?: number | readonly [min: number, max: number] | undefined;
   /** How long, in ms, open connections through a proxy may continue after it has expired. Default 0. */
   readonly graceMs?: number | undefined;
@@ -32,7 +29,6 @@ const count = z.int().min(0);
 const limit = count.nullable();
 
 export const conditionSchema = z.strictObject({
-  /** The maximum number of proxies per call. Default 20; 100 for the free product. */
   singlePullLimit: count.min(1),
   expired: z.boolean(),
   daysLeft: z.number(),
@@ -40,27 +36,16 @@ export const conditionSchema = z.strictObject({
   restricted: z.boolean(),
   deviceAuthorised: z.boolean(),
   terminalIpBound: z.boolean(),
-  /**
-   * How distinct IPs are counted. `centralized`: per day; `pay-per-use`: in total; `even`: not at all, and answers have
-   * no `surplus_count`.
-   */
+  /** How distinct IPs are counted: per day, in total, or not at all (answers then have no `surplus_count`). */
   accounting: z.enum(['centralized', 'pay-per-use', 'even']),
-  /** The maximum number of distinct IPs, counted as `accounting` says. Default 10,000. */
+  /** The maximum number of distinct IPs, counted as `accounting` says. */
   distinctLimit: count,
-  /**
-   * Operations 2, 4, 5 and 8: the maximum number of proxies handed out in total. Once it is reached, calls get 12008.
-   * Default null: no maximum.
-   */
+  // At each of these limits, calls get 12008. null: no maximum.
+  /** Operations 2, 4, 5 and 8: proxies handed out in total. */
   usageLimit: limit,
-  /**
-   * Operation 1: the maximum number of open connections through the proxies. Once it is reached, calls get 12008.
-   * Default null: no maximum.
-   */
+  /** Operation 1: open connections through the proxies. */
   connectionLimit: limit,
-  /**
-   * Operation 5: the maximum number of bytes through the proxies. Once it is reached, calls get 12008. Default null: no
-   * maximum.
-   */
+  /** Operation 5: bytes through the proxies. */
   trafficLimitBytes: limit,
 });
 
@@ -72,16 +57,11 @@ export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly product: SandboxProduct;
   /** The id of the instance. Default: a generated number of eighteen digits. */
   readonly id?: string;
-  /**
-   * The password in clear text, because the password of a sandbox is not secret. Default: `sandbox` with the product's
-   * number.
-   */
+  /** In clear text, because it is not secret. Default: `sandbox` with the product's number. */
   readonly password?: string;
   /** The fields of each proxy in JSON and XML answers. Default: all fields of the operation. */
   readonly fields?: readonly string[];
-  /**
-   * The custom format of a line in the Text format, for example `{ip}:{port},{adr}`. The names in braces are fields.
-   */
+  /** A line of the Text format, for example `{ip}:{port},{adr}`. The names in braces are fields. */
   readonly textLayout?: string;
   /** Only for `short-pure`: whether answers contain `out_ip`. Default true. */
   readonly showOutIp?: boolean;

@@ -11,79 +11,44 @@
 
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type Clock, pause } from '../core/clock.ts';
-import { openWebServer, readBody, send } from './web-server.ts';
-
-interface TargetOptions {
-  readonly host: string;
-  readonly port: number;
-  readonly clock: Clock;
-  readonly exitOf: (address: string, port: number) => string;
-}
-
-export interface Target {
-  readonly url: string;
-  readonly host: string;
-  readonly port: number;
-  readonly connections: ReadonlyMap<string, number>;
-  readonly requests: number;
-  close(): Promise<void>;
-}
+import type { Clock } from '../core/clock.ts';
+import type { Exits } from './exits.ts';
+import { readBody, send, WebServer } from './web-server.ts';
 
 const CHUNK = Buffer.alloc(65_536, 'noria ');
 const MAX_BYTES = 2 ** 40;
 const MAX_ECHO_BYTES = 2 ** 26;
 const PAGES = 'Pages: /ip /bytes/N /echo /delay/MS /status/N, and a WebSocket echo at /ws\n';
 
-export async function openTarget({ host, port, clock, exitOf }: TargetOptions): Promise<Target> {
-  const connections = new Map<string, number>();
-  const exits = new WeakMap<object, string>();
-  let requests = 0;
-  const server = await openWebServer({
-    host,
-    port,
-    clock,
-    onConnection: (socket: Socket) => {
-      const exit = exitOf(socket.remoteAddress ?? '', socket.remotePort ?? 0);
-      connections.set(exit, (connections.get(exit) ?? 0) + 1);
-      exits.set(socket, exit);
-    },
-    onUpgrade: (request, socket, head) => {
-      requests += 1;
-      echoMessages(request, socket, head);
-    },
-    answer: (request, response) => {
-      requests += 1;
-      return answerPage(request, response, {
-        exit: exits.get(request.socket) ?? '',
-        wait: (ms) => pause(clock, ms, server.signal),
-      });
-    },
-  });
-  return {
-    url: server.url,
-    host,
-    port: server.port,
-    connections,
-    get requests() {
-      return requests;
-    },
-    close: () => server.close(),
-  };
-}
+export class Target extends WebServer {
+  readonly connections = new Map<string, number>();
+  requests = 0;
 
-interface Context {
-  readonly exit: string;
-  readonly wait: (ms: number) => Promise<void>;
+  constructor(host: string, port: number, clock: Clock, exits: Exits) {
+    const exitOf = new WeakMap<object, string>();
+    super(host, port, clock, (request, response) => {
+      this.requests += 1;
+      return answerPage(request, response, exitOf.get(request.socket) ?? '', this);
+    });
+    this.server.on('connection', (socket) => {
+      const exit = exits.exitOf(socket.remoteAddress ?? '', socket.remotePort ?? 0);
+      this.connections.set(exit, (this.connections.get(exit) ?? 0) + 1);
+      exitOf.set(socket, exit);
+    });
+    this.server.on('upgrade', (request, socket, head) => {
+      this.requests += 1;
+      echoMessages(request, socket, head);
+    });
+  }
 }
 
 async function answerPage(
   request: IncomingMessage,
   response: ServerResponse,
-  { exit, wait }: Context,
+  exit: string,
+  server: WebServer,
 ): Promise<void> {
   const url = URL.parse(request.url ?? '/', 'http://target.example');
   const [, page = '', argument = ''] = url?.pathname.split('/') ?? [];
@@ -96,7 +61,7 @@ async function answerPage(
     return sendText(response, number, number === 204 || number === 304 ? '' : `${number}\n`);
   }
   if (page === 'delay' && number !== undefined) {
-    await wait(number);
+    await server.pause(number);
     return sendText(response, 200, `${number} ms\n`);
   }
   sendText(response, page === '' ? 200 : 404, PAGES);
@@ -147,11 +112,12 @@ export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buf
   const echo = () => {
     for (let frame = readFrame(buffered); frame !== undefined; frame = readFrame(buffered)) {
       buffered = buffered.subarray(frame.size);
-      if (frame.opcode === OPCODE_PONG) continue;
+      const opcode = frame.first & 0x0f;
+      if (opcode === OPCODE_PONG) continue;
       // Each fragment is echoed separately, so a fragmented message stays fragmented.
-      const opcode = frame.opcode === OPCODE_PING ? OPCODE_PONG : frame.opcode;
-      socket.write(printFrame((frame.first & 0xf0) | opcode, frame.payload));
-      if (frame.opcode === OPCODE_CLOSE) socket.end();
+      const sent = opcode === OPCODE_PING ? OPCODE_PONG : opcode;
+      socket.write(Buffer.concat([Buffer.of((frame.first & 0xf0) | sent), frame.length, frame.payload]));
+      if (opcode === OPCODE_CLOSE) socket.end();
     }
     if (buffered.length > MAX_FRAME_BYTES) socket.destroy();
   };
@@ -163,47 +129,24 @@ export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buf
   echo();
 }
 
-interface Frame {
-  readonly first: number;
-  readonly opcode: number;
-  readonly payload: Buffer;
-  readonly size: number;
-}
-
 /**
- * Reads one frame (RFC 6455 §5.2).
+ * Reads one frame (RFC 6455 §5.2): its first byte, its length without the bit that says that the payload is masked, and the
+ * payload without its mask.
  * @returns undefined if the frame is not yet complete.
  */
-function readFrame(bytes: Buffer): Frame | undefined {
+function readFrame(bytes: Buffer) {
   if (bytes.length < 2) return undefined;
-  const first = bytes.readUInt8(0);
   const second = bytes.readUInt8(1);
   const short = second & 0x7f;
-  const lengthBytes = short === 126 ? 2 : short === 127 ? 8 : 0;
-  const maskAt = 2 + lengthBytes;
-  const dataAt = maskAt + ((second & 0x80) === 0 ? 0 : 4);
+  const maskAt = short === 126 ? 4 : short === 127 ? 10 : 2;
+  const dataAt = maskAt + (second === short ? 0 : 4);
   if (bytes.length < dataAt) return undefined;
-  const length =
-    lengthBytes === 2 ? bytes.readUInt16BE(2) : lengthBytes === 8 ? Number(bytes.readBigUInt64BE(2)) : short;
-  if (bytes.length < dataAt + length) return undefined;
+  const count =
+    short === 126 ? bytes.readUInt16BE(2) : short === 127 ? Number(bytes.readBigUInt64BE(2)) : short;
+  const size = dataAt + count;
+  if (bytes.length < size) return undefined;
   const mask = bytes.subarray(maskAt, dataAt);
-  const payload = Buffer.from(bytes.subarray(dataAt, dataAt + length));
-  if (mask.length === 4)
-    for (let at = 0; at < length; at += 1) payload[at] = (payload[at] ?? 0) ^ (mask[at % 4] ?? 0);
-  return { first, opcode: first & 0x0f, payload, size: dataAt + length };
-}
-
-function printFrame(first: number, payload: Buffer): Buffer {
-  const { length } = payload;
-  if (length < 126) return Buffer.concat([Buffer.from([first, length]), payload]);
-  const head = Buffer.alloc(length < 65_536 ? 4 : 10);
-  head.writeUInt8(first, 0);
-  if (length < 65_536) {
-    head.writeUInt8(126, 1);
-    head.writeUInt16BE(length, 2);
-  } else {
-    head.writeUInt8(127, 1);
-    head.writeBigUInt64BE(BigInt(length), 2);
-  }
-  return Buffer.concat([head, payload]);
+  const payload = bytes.subarray(dataAt, size).map((byte, at) => byte ^ (mask[at % 4] ?? 0));
+  const length = Buffer.concat([Buffer.of(short), bytes.subarray(2, maskAt)]);
+  return { first: bytes.readUInt8(0), length, payload, size };
 }

@@ -8,124 +8,100 @@ import {
   STATUS_CODES,
 } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
-import type { Clock } from '../core/clock.ts';
+import { type Clock, pause } from '../core/clock.ts';
 import { describeError, hasCode, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { listenFailure } from '../core/listen-address.ts';
 
-interface WebServerOptions {
-  readonly host: string;
-  readonly port: number;
-  readonly clock: Clock;
-  readonly answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
-  readonly onConnection?: (socket: Socket) => void;
-  readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
-}
-
 const LISTEN_RETRY_MS = 100;
-
-export async function openWebServer(options: WebServerOptions): Promise<WebServer> {
-  const server = new WebServer(options);
-  await server.open();
-  return server;
-}
 
 export class WebServer {
   readonly host: string;
-  readonly #options: WebServerOptions;
-  readonly #server: Server;
+  port: number;
+  readonly server: Server;
+  readonly #clock: Clock;
   readonly #sockets = new Set<Socket>();
   readonly #closing = new AbortController();
-  #port: number;
   #reopening: Disposable | undefined;
 
-  constructor(options: WebServerOptions) {
-    this.#options = options;
-    this.host = options.host;
-    this.#port = options.port;
-    const { onUpgrade } = options;
-    this.#server = createServer(
-      // A client may offer another protocol, such as h2c; a server that does not speak it answers as usual (RFC 9110 §7.8).
-      {
-        shouldUpgradeCallback: ({ headers }) =>
-          onUpgrade !== undefined && headers.upgrade?.toLowerCase() === 'websocket',
-      },
-      (request, response) => this.#answer(request, response),
-    );
-    this.#server.on('connection', (socket) => this.#accept(socket));
-    if (onUpgrade !== undefined) this.#server.on('upgrade', onUpgrade);
-  }
-
-  get port(): number {
-    return this.#port;
+  constructor(
+    host: string,
+    port: number,
+    clock: Clock,
+    answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>,
+  ) {
+    this.host = host;
+    this.port = port;
+    this.#clock = clock;
+    // A client may offer another protocol, such as h2c; a server that does not speak it answers as usual (RFC 9110 §7.8).
+    const shouldUpgradeCallback = ({ headers }: IncomingMessage) =>
+      this.server.listenerCount('upgrade') > 0 && headers.upgrade?.toLowerCase() === 'websocket';
+    this.server = createServer({ shouldUpgradeCallback }, (request, response) => {
+      answer(request, response).catch((error: unknown) => {
+        if (response.destroyed || response.headersSent) return response.destroy();
+        const status = hasCode(error, 'bad-request') ? 400 : 500;
+        send(response, status, { type: 'text/plain; charset=utf-8', body: `${describeError(error)}\n` });
+      });
+    });
+    this.server.on('connection', (socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
   }
 
   get address(): string {
-    return formatHostPort(this.host, this.#port);
+    return formatHostPort(this.host, this.port);
   }
 
   get url(): string {
     return `http://${this.address}`;
   }
 
-  get signal(): AbortSignal {
-    return this.#closing.signal;
-  }
-
-  async open(): Promise<void> {
-    this.#server.listen(this.#port, this.host);
+  async open(): Promise<this> {
+    this.server.listen(this.port, this.host);
     try {
-      await once(this.#server, 'listening');
+      await once(this.server, 'listening');
     } catch (cause) {
       throw listenFailure(`${this.address} for the sandbox`, cause);
     }
-    const address = this.#server.address();
-    if (typeof address === 'object' && address !== null) this.#port = address.port;
+    const address = this.server.address();
+    if (typeof address === 'object' && address !== null) this.port = address.port;
+    return this;
+  }
+
+  /** Resolves after `ms`, or when the server closes. */
+  pause(ms: number): Promise<void> {
+    return pause(this.#clock, ms, this.#closing.signal);
   }
 
   refuseFor(ms: number): void {
-    this.#server.close();
+    this.server.close();
     this.#destroySockets();
     this.#listenAfter(ms);
   }
 
   #listenAfter(ms: number): void {
     this.#reopening?.[Symbol.dispose]();
-    if (this.signal.aborted) return;
-    this.#reopening = this.#options.clock.after(ms, () => {
+    if (this.#closing.signal.aborted) return;
+    this.#reopening = this.#clock.after(ms, () => {
       const retry = () => this.#listenAfter(LISTEN_RETRY_MS);
-      this.#server.once('error', retry);
-      this.#server.listen(this.#port, this.host, () => this.#server.off('error', retry));
+      this.server.once('error', retry);
+      this.server.listen(this.port, this.host, () => this.server.off('error', retry));
     });
   }
 
   async close(): Promise<void> {
-    if (this.signal.aborted) return;
+    if (this.#closing.signal.aborted) return;
     this.#closing.abort();
     this.#reopening?.[Symbol.dispose]();
-    const closed = this.#server.listening ? once(this.#server, 'close') : undefined;
-    this.#server.close();
+    const closed = this.server.listening ? once(this.server, 'close') : undefined;
+    this.server.close();
     this.#destroySockets();
     await closed;
   }
 
   #destroySockets(): void {
     for (const socket of this.#sockets) socket.destroy();
-  }
-
-  #accept(socket: Socket): void {
-    this.#sockets.add(socket);
-    socket.once('close', () => this.#sockets.delete(socket));
-    this.#options.onConnection?.(socket);
-  }
-
-  #answer(request: IncomingMessage, response: ServerResponse): void {
-    this.#options.answer(request, response).catch((error: unknown) => {
-      if (response.destroyed || response.headersSent) return response.destroy();
-      const status = hasCode(error, 'bad-request') ? 400 : 500;
-      send(response, status, { type: 'text/plain; charset=utf-8', body: `${describeError(error)}\n` });
-    });
   }
 }
 

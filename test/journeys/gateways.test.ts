@@ -25,7 +25,7 @@ test('gateways: carry requests through made names, without a call and without a 
   );
   for (const exit of exits) expect(exit).toMatch(/^200 127\./);
   expect(new Set(exits).size).toBe(3);
-  expect(sandbox.gateway.sessions).toBe(3);
+  expect(sandbox.gateway.sessions.size).toBe(3);
   expect(statusOf(noria)).toMatchObject({ product: 'gateway', state: 'ready' });
   for (const line of noria.lines) expect(line).not.toContain(sandbox.gateway.passwordOf('oxylabs'));
 });
@@ -52,12 +52,12 @@ test('gateways: refused names halt the source with advice after two, and resume 
   const sandbox = await openTestSandbox();
   const noria = await startNoria({ sources: [gatewaySource(sandbox)], pool: FULL });
   await untilReady(noria, 3);
-  sandbox.gateway.refuse(true);
+  sandbox.gateway.refusesAll = true;
   expect(await getThrough(noria.proxy, `${sandbox.targetUrl}/ip`)).toMatch(/^50[23] /);
   await until('the source is halted', () => statusOf(noria)?.state === 'halted');
   expect(statusOf(noria)?.reason).toContain('the gateway refused the credentials of 2 of');
   expect(statusOf(noria)?.advice).toContain('Check the user name and the password in upstream.auth');
-  sandbox.gateway.refuse(false);
+  sandbox.gateway.refusesAll = false;
   noria.control.resumeSource('gw');
   await until('clients are served', async () =>
     (await getThrough(noria.proxy, `${sandbox.targetUrl}/ip`)).startsWith('200'),

@@ -7,8 +7,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import type { SandboxOptions } from '../../src/sandbox/open-sandbox.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { getThrough } from '../support/exit-through.ts';
 import {
   NO_HEDGE,
@@ -76,7 +75,7 @@ const KINDS: readonly Kind[] = [
     kind: 'gateway',
     open: async ({ gateway }, { size, lifetime = '10m', auth }) => {
       const own = `{ username: "customer-me-sessid-{session}", password: "${gateway.passwordOf('oxylabs')}" }`;
-      if (auth !== undefined) gateway.refuse(true);
+      if (auth !== undefined) gateway.refusesAll = true;
       const keys = `size: ${size}, lifetime: ${lifetime}, upstream: { protocol: http, auth: ${own} }`;
       return {
         yaml: `  - { name: one, product: gateway, address: "127.0.0.1:${gateway.port}", ${keys} }`,
@@ -277,5 +276,5 @@ test.skipIf(NO_STORE)('kinds, gateway: each noria of a fleet makes its own names
     const exit = ipOf(await ask());
     expect(ipOf(await ask())).toBe(exit);
   }
-  expect(sandbox.gateway.sessions, 'names that carried a request').toBe(2);
+  expect(sandbox.gateway.sessions.size, 'names that carried a request').toBe(2);
 });

@@ -371,8 +371,8 @@ const ROWS: readonly Row[] = [
   [
     'limits: a bounded map holds one entry too many',
     'src/core/bounded-map.ts',
-    '    if (!this.delete(key) && this.size >= this.#maxSize) this.#deleteOldest();',
-    '    if (!this.delete(key) && this.size > this.#maxSize) this.#deleteOldest();',
+    '    if (!this.delete(key) && this.size >= this.#maxSize) {',
+    '    if (!this.delete(key) && this.size > this.#maxSize) {',
     'test/core/bounded-map.test.ts',
   ],
   [
@@ -413,8 +413,8 @@ const ROWS: readonly Row[] = [
   [
     'order: an earlier timer does not replace a later one',
     'src/core/clock.ts',
-    '    if (at >= this.#dueAt) return;',
-    '    if (this.#dueAt < Number.POSITIVE_INFINITY) return;',
+    '    if (at >= this.dueAt) return;',
+    '    if (this.dueAt < Number.POSITIVE_INFINITY) return;',
     'test/core/earliest-timer.test.ts',
   ],
   [
@@ -434,7 +434,7 @@ const ROWS: readonly Row[] = [
   [
     'sandbox: a draw may exceed the number of members',
     'src/sandbox/members.ts',
-    'Math.min(query.count, query.newAllowed, this.max - counted.length)',
+    'Math.min(query.count, query.newAllowed, free)',
     'Math.min(query.count, query.newAllowed)',
     'test/sandbox/selection.test.ts',
   ],

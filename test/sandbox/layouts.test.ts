@@ -224,7 +224,7 @@ test('sandbox: other methods and unknown paths get 405 and 404', async () => {
 test('sandbox: escapes markup in XML', () => {
   const entries = [{ adr: '<a> & "b"' }];
   const layout = { format: 'xml', line: String } as const;
-  const { body } = print({ code: '10001', msg: '<&>', data: { counters: {}, entries } }, layout);
+  const { body } = print({ code: '10001', msg: '<&>', data: { counters: {}, entries } }, layout, false);
   expect(body).toContain('<msg>&lt;&amp;&gt;</msg>');
   expect(body).toContain('<adr>&lt;a&gt; &amp; &quot;b&quot;</adr>');
 });

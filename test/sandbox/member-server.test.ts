@@ -32,7 +32,6 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
     id: 'one',
     instance: 'any',
     exit: { listenHost: '127.0.0.1', address: '127.0.0.1' },
-    listenHost: '127.0.0.1',
     traits: {
       protocol,
       label: protocol,

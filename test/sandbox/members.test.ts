@@ -3,9 +3,8 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import type { SandboxOptions } from '../../src/sandbox/open-sandbox.ts';
 import type { SandboxProduct } from '../../src/sandbox/operations.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import type { Behaviour } from '../../src/sandbox/scenario.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';

@@ -1,18 +1,16 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { openWebServer, send } from '../../src/sandbox/web-server.ts';
+import { send, WebServer } from '../../src/sandbox/web-server.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 
 test('web server: listens again after a refusal, even if another program holds its port for some time', async () => {
   const clock = new ManualClock();
-  const server = await openWebServer({
-    host: '127.0.0.1',
-    port: 0,
-    clock,
-    answer: async (_request, response) => send(response, 200, { type: 'text/plain', body: 'here' }),
-  });
+  const server = new WebServer('127.0.0.1', 0, clock, async (_request, response) =>
+    send(response, 200, { type: 'text/plain', body: 'here' }),
+  );
+  await server.open();
   onTestFinished(() => server.close());
   server.refuseFor(1_000);
   const other = createServer();

@@ -6,9 +6,10 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../core/clock.ts';
 import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
-import { RateLimiter, ZONE_MS } from '../instance.ts';
+import { localTime, RateLimiter } from '../instance.ts';
 import type { InstanceMembers, RunningMember } from '../members.ts';
 import { LOCATIONS } from '../operations.ts';
+import type { CommonSettings } from '../settings.ts';
 import { htmlPage, readBody, send } from '../web-server.ts';
 import { LINK_VENDORS, type LinkRefusal, type LinkVendor } from './vendors.ts';
 
@@ -30,14 +31,6 @@ export interface SandboxLink {
   readonly paceBreaks: number;
 }
 
-interface LinkServerOptions {
-  readonly clock: Clock;
-  /** The pace of all links in ms. If undefined, each link has the pace of its vendor. 0: no pace. */
-  readonly paceMs: number | undefined;
-  readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
-  readonly membersOf: (vendor: LinkVendor) => InstanceMembers;
-}
-
 interface OpenLink {
   readonly vendor: LinkVendor;
   readonly members: InstanceMembers;
@@ -52,19 +45,25 @@ const MAX_BODY_BYTES = 65_536;
 const MAINLAND = LOCATIONS.filter(({ region }) => region === 'mainland');
 
 export class LinkServer {
-  readonly #options: LinkServerOptions;
+  readonly #clock: Clock;
+  readonly #settings: Pick<CommonSettings, 'paceMs' | 'lifetimeMs'>;
   readonly #links: ReadonlyMap<string, OpenLink>;
 
-  constructor(options: LinkServerOptions) {
-    const { clock, paceMs } = options;
-    this.#options = options;
+  /** @param settings - replace the pace and the lifetimes of all vendors. */
+  constructor(
+    clock: Clock,
+    settings: Pick<CommonSettings, 'paceMs' | 'lifetimeMs'>,
+    membersOf: (vendor: LinkVendor) => InstanceMembers,
+  ) {
+    this.#clock = clock;
+    this.#settings = settings;
     this.#links = new Map(
       LINK_VENDORS.map((vendor) => [
         vendor.name,
         {
           vendor,
-          members: options.membersOf(vendor),
-          limiter: new RateLimiter({ calls: 1, withinMs: paceMs ?? vendor.paceMs }, clock),
+          members: membersOf(vendor),
+          limiter: new RateLimiter({ calls: 1, withinMs: settings.paceMs ?? vendor.paceMs }, clock),
           condition: 'ok',
           calls: 0,
           paceBreaks: 0,
@@ -87,7 +86,7 @@ export class LinkServer {
         url: `${base}/links/${name}${text === '' ? '' : `?${text}`}`,
         ...(authorization === undefined ? {} : { authorization }),
         ...(body === undefined ? {} : { body }),
-        paceMs: this.#options.paceMs ?? paceMs,
+        paceMs: this.#settings.paceMs ?? paceMs,
         condition,
         calls,
         paceBreaks,
@@ -133,7 +132,7 @@ export class LinkServer {
   }
 
   async #draw({ vendor, members }: OpenLink, count: number): Promise<Values[]> {
-    const { clock, lifetimeMs = vendor.lifeMs } = this.#options;
+    const { lifetimeMs = vendor.lifeMs } = this.#settings;
     const drawn = await members.draw({
       count,
       newAllowed: count,
@@ -149,7 +148,7 @@ export class LinkServer {
       responseSeconds: [1],
       minAliveHours: 0,
     });
-    return drawn.map((member) => proxyOf(member, clock.now()));
+    return drawn.map((member) => proxyOf(member, this.#clock.now()));
   }
 }
 
@@ -201,7 +200,6 @@ function proxyOf(member: RunningMember, now: number): Values {
   };
 }
 
-/** Formats a moment as `2026-11-22 10:05:00` in China's time zone. */
 function chinaTime(epochMs: number): string {
-  return new Date(epochMs + ZONE_MS).toISOString().slice(0, 19).replace('T', ' ');
+  return localTime(epochMs).replace('T', ' ');
 }
