@@ -339,6 +339,7 @@ function hostOption(text: string): string {
 
 interface SandboxFlags
   extends Readonly<Record<'port' | 'extractPort' | 'targetPort' | 'members' | 'dead' | 'slow', number>> {
+  readonly repeats: boolean;
   readonly pace?: number;
   readonly scenario?: string;
 }
@@ -352,6 +353,7 @@ export const sandboxCommand = command({
     ['--extract-port <port>', 'port of the extraction server for short-pure; 0 takes a free port', ANY_PORT],
     ['--target-port <port>', 'port of the target site; 0 takes a free port', ANY_PORT],
     ['--members <count>', 'number of proxies that exist at a time for each instance', MEMBERS],
+    ['--no-repeats', 'every call gets new proxies, whatever --members says'],
     ['--dead <fraction>', 'fraction of proxies that are dead when drawn, 0 to 1', FRACTION],
     ['--slow <fraction>', 'fraction of proxies with a delay of 2 s, 0 to 1', FRACTION],
     [
