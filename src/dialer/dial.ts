@@ -1,18 +1,19 @@
 /**
  * One dial: tries one member after the other until one accepts, none is left, the deadline passes or the client
  * disconnects. A slow attempt gets a hedge in parallel. Owns its attempts, its deadlines and its waiting request in the
- * pool.
+ * pool. It decides the blame for each failed attempt: at once, or at its own end if a later attempt can change it.
  *
  * After success, a slower attempt continues until its own timeout, to find out whether its member is slow or silent.
  * The dialer keeps the dial until then.
  */
 import type { Deadline } from '../core/deadlines.ts';
-import type { NoriaEvents } from '../core/events.ts';
-import type { FaultCode } from '../core/faults.ts';
+import type { Blame, NoriaEvents } from '../core/events.ts';
+import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { Listed } from '../core/live-list.ts';
+import { roundMs } from '../core/request-record.ts';
 import { exitOf, isLease, type Lease, type LeaseRefusal } from '../pool/lease.ts';
-import { Attempt, type AttemptFailure, type RawConnection } from './attempt.ts';
-import { DialBlame, type DialEnd } from './blame.ts';
+import { Attempt, type AttemptFailure, type AttemptPhase, type RawConnection } from './attempt.ts';
+import { blameFor, isTargetUnreachable, isUndecided, reportPoints, targetCanCause } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './contract.ts';
 import { describeFrontFailure, helpsAnotherMember } from './front-proxy.ts';
 import { NO_BYTES } from './handshake.ts';
@@ -25,6 +26,7 @@ import {
   SECOND_REPORT_WAIT_MS,
 } from './limits.ts';
 import { type DialParts, LeasedConnection } from './member-connections.ts';
+import { networkSign } from './network-watch.ts';
 import type { WarmConnection } from './warm-connections.ts';
 
 const NONE: readonly string[] = [];
@@ -38,10 +40,16 @@ export class Dial implements Dialing, Listed {
   readonly #settings: DialSettings;
   readonly #request: DialRequest;
   readonly #onResult: (result: DialResult) => void;
-  readonly #blame: DialBlame;
   readonly #startedAt: number;
   #phase: 'open' | 'connected' | 'failed' = 'open';
   readonly #running: Attempt[] = [];
+  readonly #failures: AttemptFailure[] = [];
+  /** Failed attempts whose blame a later one can change, until the end of the dial. */
+  readonly #undecided: { readonly attempt: Attempt; readonly failure: AttemptFailure }[] = [];
+  #reportPoints = 0;
+  /** Undefined in absolute form: only the response shows whether the member reached the target. */
+  #reachedBy: string | undefined;
+  #clientLeft = false;
   #deadline: Deadline | undefined;
   #attempts = 0;
   #slowFailures = 0;
@@ -63,7 +71,6 @@ export class Dial implements Dialing, Listed {
     this.#settings = settings;
     this.#request = request;
     this.#onResult = onResult;
-    this.#blame = new DialBlame(parts, request.target.text, request.record);
     this.#tried = request.avoid ?? NONE;
     this.#startedAt = parts.clock.monotonic();
   }
@@ -131,9 +138,9 @@ export class Dial implements Dialing, Listed {
   get #maxWaitMs(): number {
     const { waitForMemberMs, deadlineMs } = this.#settings;
     if (this.#attempts === 0) return Math.min(waitForMemberMs, deadlineMs);
-    if (this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy) return 0;
+    if (this.#allRequireCredentials || this.#allAtFrontProxy) return 0;
     const leftMs = Math.max(0, Math.min(waitForMemberMs - this.#waitedMs, deadlineMs - this.#elapsedMs));
-    return this.#blame.reportPoints > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
+    return this.#reportPoints > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
   }
 
   #onAnswer(answer: Lease | LeaseRefusal, hedge: boolean, avoid: readonly string[]): void {
@@ -153,9 +160,8 @@ export class Dial implements Dialing, Listed {
   }
 
   #onRefusal(refusal: LeaseRefusal): void {
-    const { failures, allRequireCredentials } = this.#blame;
-    const tried = refusal.code === 'pool-empty' && failures.length > 0;
-    const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
+    const tried = refusal.code === 'pool-empty' && this.#failures.length > 0;
+    const isWithheld = this.#allRequireCredentials && this.#failures.some(({ withheld }) => withheld);
     if (tried && isWithheld && !this.#startedOver) {
       // Every member that the dial tried required credentials. noria did not send the instance's credentials to some of
       // these members, because it did not know yet that all of them require credentials. The dial now tries all members
@@ -227,20 +233,40 @@ export class Dial implements Dialing, Listed {
 
   #onAccepted(attempt: Attempt, connection: RawConnection): void {
     const { lease, hedge } = attempt;
-    this.#blame.accepted(attempt, connection, this.#phase !== 'open');
-    if (this.#phase === 'open') {
+    const { member } = lease;
+    const { at } = connection;
+    const { pool, network, reachability } = this.#parts;
+    const isLate = this.#phase !== 'open';
+    const ms = at - attempt.startedAt;
+    // Adds the time that a warm connection saved, so that latencies are comparable.
+    const latencyMs = ms + attempt.savedMs;
+    network.answered(at);
+    if (connection.forwardMode === 'direct')
+      reachability.recordReached(member, this.#request.target.text, at);
+    attempt.memory.recordAccepted({ member, ms: latencyMs, at });
+    pool.report({ lease: lease.id, kind: 'accepted', latencyMs, ...(isLate && { late: true }) });
+    this.#emitAttempted(attempt, 'accepted', 'done', 'nobody', ms);
+    if (!isLate) {
       if (hedge) this.#hedgeEnded('won');
       else if (this.#running.length > 0) this.#hedgeEnded('lost');
       this.#succeed(lease, connection, connection.isWarm);
     } else {
       connection.socket.destroy();
-      this.#parts.pool.report({ lease: lease.id, kind: 'closed', cut: false });
+      pool.report({ lease: lease.id, kind: 'closed', cut: false });
       this.#finishIfIdle();
     }
   }
 
   #onFailed(attempt: Attempt, failure: AttemptFailure): void {
-    this.#blame.failed(attempt, failure);
+    const { network, reachability } = this.#parts;
+    const { member } = attempt.lease;
+    const sign = networkSign(failure.fault, failure.detail);
+    if (sign === 'down') network.lost(member, failure.ms);
+    else if (sign === 'up') network.answered();
+    this.#failures.push(failure);
+    this.#reportPoints += reportPoints(failure, reachability.memberWorked(member));
+    if (this.#phase === 'open' && isUndecided(failure)) this.#undecided.push({ attempt, failure });
+    else this.#decide(attempt, failure);
     if (this.#phase !== 'open') {
       this.#finishIfIdle();
       return;
@@ -258,13 +284,12 @@ export class Dial implements Dialing, Listed {
   }
 
   #mayTryAnother(): boolean {
-    const { mayBeTarget, failures, allAtFrontProxy, reportPoints } = this.#blame;
     const left = this.#settings.attempts - this.#slowFailures - this.#running.length;
     if (left <= 0 || this.#attempts >= MAX_ATTEMPTS) return false;
-    if (mayBeTarget && !this.#parts.clientBudgets.allows(this.#client)) return false;
-    if (allAtFrontProxy && !helpsAnotherMember(failures, this.#settings.attempts)) return false;
+    if (this.#mayBeTarget && !this.#parts.clientBudgets.allows(this.#client)) return false;
+    if (this.#allAtFrontProxy && !helpsAnotherMember(this.#failures, this.#settings.attempts)) return false;
     const sinceReachedMs = this.#parts.reachability.sinceReachedMs(this.#request.target.text);
-    return reportPoints < maxReportPoints(sinceReachedMs);
+    return this.#reportPoints < maxReportPoints(sinceReachedMs);
   }
 
   /**
@@ -313,8 +338,8 @@ export class Dial implements Dialing, Listed {
   }
 
   #succeed(lease: Lease, raw: RawConnection, reused: boolean): void {
-    const reachedBy = raw.forwardMode === 'direct' ? lease.member : undefined;
-    this.#end('connected', { reachedBy });
+    if (raw.forwardMode === 'direct') this.#reachedBy = lease.member;
+    this.#end('connected');
     for (const slower of this.#running) this.#parts.overdueAttempts.add(slower);
     const facts = { lease, reused, attempts: this.#attempts };
     const connection = new LeasedConnection(this.#parts, this.#request, raw, facts);
@@ -324,10 +349,9 @@ export class Dial implements Dialing, Listed {
   }
 
   #failAfterAttempts(): void {
-    const { failures, isTargetUnreachable, allAtFrontProxy } = this.#blame;
     const attempts = this.#attempts;
-    if (allAtFrontProxy) {
-      const front = failures.at(-1)?.frontFailure;
+    if (this.#allAtFrontProxy) {
+      const front = this.#failures.at(-1)?.frontFailure;
       const code = front?.problem === 'loop' ? 'proxy-loop' : 'front-proxy-failed';
       const reason = front === undefined ? '' : describeFrontFailure(front, FRONT_NAMES);
       this.#fail({ code, reason, attempts });
@@ -336,8 +360,9 @@ export class Dial implements Dialing, Listed {
     const reason = this.#describeAttempts();
     // If one member reports a refused connection, the target refused it. Other members may report the same refusal as
     // "unreachable" or as status 502.
-    const targetRefused = failures.some((failure) => failure.targetRefused);
-    if (isTargetUnreachable) this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
+    const targetRefused = this.#failures.some((failure) => failure.targetRefused);
+    const isUnreachable = isTargetUnreachable(this.#failures, this.#reportPoints);
+    if (isUnreachable) this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
     else this.#fail({ code: 'members-failed', reason, attempts });
   }
 
@@ -348,15 +373,15 @@ export class Dial implements Dialing, Listed {
 
   #fail(failure: DialFailure): void {
     this.#cancelAttempts();
-    if (this.#blame.mayBeTarget) this.#parts.clientBudgets.charge(this.#client, this.#attempts - 1);
-    const clientLeft = failure.code === 'client-gone' || failure.code === 'shutting-down';
-    this.#end('failed', { clientLeft });
+    if (this.#mayBeTarget) this.#parts.clientBudgets.charge(this.#client, this.#attempts - 1);
+    this.#clientLeft = failure.code === 'client-gone' || failure.code === 'shutting-down';
+    this.#end('failed');
     this.#emitEnded(failure.code);
     this.#finishIfIdle();
     this.#onResult({ ok: false, failure });
   }
 
-  #end(phase: 'connected' | 'failed', end: DialEnd): void {
+  #end(phase: 'connected' | 'failed'): void {
     const { deadlines, pool } = this.#parts;
     this.#phase = phase;
     if (this.#deadline !== undefined) deadlines.clear(this.#deadline);
@@ -365,7 +390,8 @@ export class Dial implements Dialing, Listed {
       pool.cancel(this.#waitingId);
       this.#stopWaiting();
     }
-    this.#blame.close(end);
+    if (this.#undecided.length === 0) return;
+    for (const { attempt, failure } of this.#undecided.splice(0)) this.#decide(attempt, failure);
   }
 
   #stopWaiting(): void {
@@ -379,8 +405,47 @@ export class Dial implements Dialing, Listed {
       const { phase } = attempt;
       attempt.cancel();
       this.#remove(attempt);
-      this.#blame.cancelled(attempt, phase);
+      // A cancelled attempt is no evidence against its member or the target.
+      const lease = attempt.lease.id;
+      this.#parts.pool.report({ lease, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+      this.#emitAttempted(attempt, 'cancelled', phase, 'nobody', attempt.elapsedMs);
     }
+  }
+
+  #decide(attempt: Attempt, failure: AttemptFailure): void {
+    const { pool, network, reachability } = this.#parts;
+    const { lease, memory } = attempt;
+    const { credentials } = memory;
+    const { fault, phase, ms } = failure;
+    const blame = blameFor(failure, {
+      reachedByOther: this.#reachedBy !== undefined && this.#reachedBy !== lease.member,
+      clientLeft: this.#clientLeft,
+      similarFailures: this.#failures.filter(targetCanCause).length,
+      sourceWorked: memory.worked,
+      sourceFaulty: credentials.faulty,
+      credentialsWork: credentials.isFaultOfMember(attempt.login),
+      networkDown: network.down,
+    });
+    if (blame === 'member-for-target') reachability.avoid(lease.member, this.#request.target.text);
+    pool.report({ lease: lease.id, kind: 'failed', blame, fault });
+    this.#emitAttempted(attempt, fault, phase, blame, ms);
+  }
+
+  #emitAttempted(
+    { lease, hedge, startedAt }: Attempt,
+    outcome: NoriaEvents['dial.attempted']['outcome'],
+    phase: AttemptPhase,
+    blame: Blame,
+    ms: number,
+  ): void {
+    const { bus } = this.#parts;
+    const { source, member } = lease;
+    const { record } = this.#request;
+    const code = outcome === 'accepted' ? null : outcome;
+    record?.addAttempt({ member, source, exit: exitOf(lease), ms: roundMs(ms), code, startedAt });
+    if (!bus.hasSubscribers('dial.attempted')) return;
+    const request = record?.id;
+    bus.emit('dial.attempted', { source, member, outcome, phase, blame, ms, hedge, request });
   }
 
   #remove(attempt: Attempt): void {
@@ -413,6 +478,19 @@ export class Dial implements Dialing, Listed {
     bus.emit('dial.ended', event);
   }
 
+  get #mayBeTarget(): boolean {
+    return this.#failures.some(targetCanCause);
+  }
+
+  get #allRequireCredentials(): boolean {
+    return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
+  }
+
+  get #allAtFrontProxy(): boolean {
+    const isAtFront = ({ fault }: AttemptFailure) => FAULTS[fault].side === 'front-proxy';
+    return this.#failures.length > 0 && this.#failures.every(isAtFront);
+  }
+
   get #elapsedMs(): number {
     return this.#parts.clock.monotonic() - this.#startedAt;
   }
@@ -424,7 +502,7 @@ export class Dial implements Dialing, Listed {
   /** Returns for example `2 members tried in 812 ms: 1 did not answer in time, 1 refused the request`. */
   #describeAttempts(): string {
     const counts = new Map<string, number>();
-    for (const { fault } of this.#blame.failures) {
+    for (const { fault } of this.#failures) {
       const description = DESCRIPTIONS[fault] ?? 'failed';
       counts.set(description, (counts.get(description) ?? 0) + 1);
     }
