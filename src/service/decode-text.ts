@@ -19,14 +19,15 @@ const MAX_LINES = 32_000;
 const MAX_LAYOUT_LINES = 1_000;
 const MAX_ERROR_LENGTH = 2_000;
 
-interface TextOptions extends AnswerOrigin {
-  readonly product: Product;
-  /** The custom extraction format. `compileLayout` must have accepted it; otherwise reading throws a TypeError. */
-  readonly textLayout?: string | undefined;
-}
-
-/** @returns undefined if at least half of the lines do not match: the text is not a list of proxies. */
-export function readTextLines(text: string, options: TextOptions): Envelope | undefined {
+/**
+ * @param options - `textLayout`: the custom extraction format, which `compileLayout` must have accepted; otherwise reading
+ * throws a TypeError.
+ * @returns undefined if at least half of the lines do not match: the text is not a list of proxies.
+ */
+export function readTextLines(
+  text: string,
+  options: AnswerOrigin & { readonly product: Product; readonly textLayout?: string | undefined },
+): Envelope | undefined {
   const lines = text.replace(/\r\n?/g, '\n');
   const maxLines = options.textLayout === undefined ? MAX_LINES : MAX_LAYOUT_LINES;
   const read = readRecords(lines, recordReader(options.product, options.textLayout), maxLines);

@@ -19,7 +19,7 @@ import {
 
 export function readXml(text: string, origin: AnswerOrigin): Envelope | undefined {
   if (!text.startsWith('<')) return undefined;
-  const root = parseXml(text, { depth: MAX_DEPTH, nodes: MAX_VALUES });
+  const root = new XmlScanner(text).parse();
   if (root === 'too-large') throw oversizedAnswer(TOO_MANY_VALUES, text, origin);
   if (root === 'not-xml') return undefined;
   const envelope: Record<string, unknown> = {};
@@ -66,27 +66,12 @@ function valuesOf({ attributes, children }: XmlElement): (readonly [string, stri
   return [...attributes, ...leaves.map((leaf): [string, string] => [leaf.name, leaf.text])];
 }
 
-export interface XmlElement {
+interface XmlElement {
   /** The name of the element, in lower case and without namespace prefix. The names of attributes have the same form. */
   readonly name: string;
   readonly attributes: readonly (readonly [string, string])[];
   readonly children: readonly XmlElement[];
   readonly text: string;
-}
-
-interface XmlLimits {
-  readonly depth: number;
-  readonly nodes: number;
-}
-
-type XmlResult = XmlElement | 'not-xml' | 'too-large';
-
-interface OpenElement {
-  /** The name as it is in the document, because the end tag must repeat it exactly. */
-  readonly tag: string;
-  readonly attributes: XmlElement['attributes'];
-  readonly children: XmlElement[];
-  readonly texts: string[];
 }
 
 const START = /<([^\s<>/="'!?&]+)/y;
@@ -95,25 +80,25 @@ const START_END = /\s*(\/?)>/y;
 const REFERENCE = /&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|([a-z]{2,4}));/gi;
 const END = /<\/([^\s<>/]+)\s*>/y;
 
-export function parseXml(text: string, limits: XmlLimits): XmlResult {
-  return new XmlScanner(text, limits).parse();
-}
-
 class XmlScanner {
   readonly #text: string;
-  readonly #limits: XmlLimits;
-  readonly #open: OpenElement[] = [];
+  readonly #open: {
+    /** As it is in the document, because the end tag must repeat it exactly. */
+    readonly tag: string;
+    readonly attributes: XmlElement['attributes'];
+    readonly children: XmlElement[];
+    readonly texts: string[];
+  }[] = [];
   #at = 0;
   #nodes = 0;
   #root: XmlElement | undefined;
   #tooLarge = false;
 
-  constructor(text: string, limits: XmlLimits) {
+  constructor(text: string) {
     this.#text = text;
-    this.#limits = limits;
   }
 
-  parse(): XmlResult {
+  parse(): XmlElement | 'not-xml' | 'too-large' {
     while (this.#at < this.#text.length) {
       if (!this.#readText() || !this.#readMarkup()) return this.#tooLarge ? 'too-large' : 'not-xml';
     }
@@ -143,7 +128,7 @@ class XmlScanner {
 
   #countNode(): boolean {
     this.#nodes += 1;
-    this.#tooLarge ||= this.#nodes > this.#limits.nodes;
+    this.#tooLarge ||= this.#nodes > MAX_VALUES;
     return !this.#tooLarge;
   }
 
@@ -170,7 +155,7 @@ class XmlScanner {
     const end = attributes === undefined ? null : this.#match(START_END);
     if (attributes === undefined || end === null) return false;
     this.#open.push({ tag, attributes, children: [], texts: [] });
-    this.#tooLarge ||= this.#open.length > this.#limits.depth;
+    this.#tooLarge ||= this.#open.length > MAX_DEPTH;
     if (end[1] === '/') this.#closeElement();
     return !this.#tooLarge;
   }

@@ -51,7 +51,7 @@ export interface DecodeOptions extends AnswerOrigin {
   readonly refuses: RefuseAddress;
 }
 
-export type DecodedDraw = Pick<DrawAnswer, 'code' | 'message' | 'entries' | 'dropped' | 'quota'>;
+export type DecodedDraw = Omit<DrawAnswer, 'sentAt'>;
 
 /** The protocol names of the free product. The service uses `https` for an HTTP proxy that supports CONNECT. */
 const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {

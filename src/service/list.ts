@@ -4,22 +4,15 @@
  */
 import { readFile } from 'node:fs/promises';
 import { NoriaError } from '../core/faults.ts';
-import { bodyText, type DrawAnswer, unexpectedStatus } from './answer.ts';
+import { bodyText, unexpectedStatus } from './answer.ts';
 import { SUCCESS } from './codes.ts';
-import type { RefuseAddress } from './decode.ts';
+import type { DecodedDraw, RefuseAddress } from './decode.ts';
 import type { DrawnEntry } from './fields.ts';
 import { compileEntryLayout, textEntries } from './link/address-text.ts';
 import { decodeLink } from './link/decode-link.ts';
 import { readLinkEntry } from './link/read-entry.ts';
 import type { ListCall } from './request.ts';
 import type { Exchange } from './transport.ts';
-
-type ReadList = Omit<DrawAnswer, 'sentAt'>;
-
-interface ListOptions {
-  readonly refuses: RefuseAddress;
-  readonly wallAt: number;
-}
 
 /** More lines than this would block noria for longer than a client may wait. */
 const MAX_LINES = 5_000;
@@ -45,7 +38,11 @@ export function listBody(reply: Exchange, { url, secrets }: ListCall): Uint8Arra
   throw unexpectedStatus(reply, bodyText(reply.body), { host, secrets });
 }
 
-export function decodeList(body: Uint8Array, call: ListCall, options: ListOptions): ReadList {
+export function decodeList(
+  body: Uint8Array,
+  call: ListCall,
+  options: { readonly refuses: RefuseAddress; readonly wallAt: number },
+): DecodedDraw {
   const text = bodyText(body);
   const { answer, login, protocol, secrets } = call;
   if (answer.format === 'json' || (answer.format === 'auto' && /^[[{]/.test(text))) {
@@ -74,7 +71,7 @@ function withoutDuplicates(
   entries: readonly DrawnEntry[],
   dropped: Record<string, number>,
   unusable: readonly number[],
-): ReadList {
+): DecodedDraw {
   const byKey = new Map(
     entries.map((entry) => [`${entry.protocol} ${entry.host} ${entry.port} ${entry.login?.username}`, entry]),
   );

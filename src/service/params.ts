@@ -8,12 +8,6 @@ interface ParamProblem {
   readonly suggestion?: string;
 }
 
-interface CheckedParams {
-  /** As the service expects them. `count` is the maximum per call. */
-  readonly params: Readonly<Record<string, string | number>>;
-  readonly problems: readonly ParamProblem[];
-}
-
 /** Parameters that noria derives from other keys of a source. `params` cannot set them. */
 const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   api: 'comes from instance',
@@ -28,10 +22,14 @@ const MAX_LENGTH = 500;
 /** The greatest allowed `count` if the product sets no maximum: noria keeps only this many entries of an answer. */
 const MAX_COUNT = 1_000;
 
+/** @returns the parameters as the service expects them, where `count` is the maximum per call. */
 export function checkParams(
   product: SourceProduct,
   params: Readonly<Record<string, unknown>>,
-): CheckedParams {
+): {
+  readonly params: Readonly<Record<string, string | number>>;
+  readonly problems: readonly ParamProblem[];
+} {
   const operation: DrawRow = OPERATIONS[product];
   const checked: Record<string, string | number> = {};
   const problems: ParamProblem[] = [];

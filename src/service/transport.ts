@@ -24,13 +24,14 @@ interface TransportOptions {
 }
 
 /** @param done - called once, with the error if the connection failed. */
-export type OpenTunnel = (server: HostPort, done: (error: NoriaError | undefined) => void) => Tunnel;
-
-interface Tunnel {
+export type OpenTunnel = (
+  server: HostPort,
+  done: (error: NoriaError | undefined) => void,
+) => {
   readonly socket: Socket;
   /** Called `ms` after the start. Returns the error if the connection is still not open. */
   timedOut(ms: number): NoriaError | undefined;
-}
+};
 
 export interface WriteGate {
   /** Called synchronously right before the first byte of the request. If it throws, noria writes nothing. */

@@ -22,18 +22,13 @@ export function isZone(text: string): boolean {
   return zoneOffsetMs(text) !== undefined;
 }
 
-interface LifetimeContext {
-  readonly zone: string;
-  readonly wallAt: number;
-  /** When a lifetime in seconds or minutes began. Without a readable moment, it began when the answer arrived. */
-  readonly since?: unknown;
-}
-
+/** @param when - `since`: when a lifetime in seconds or minutes began; if unreadable, when the answer arrived. */
 export function readLifetime(
   raw: unknown,
   as: ExpiryKind,
-  { zone, wallAt, since }: LifetimeContext,
+  when: { readonly zone: string; readonly wallAt: number; readonly since?: unknown },
 ): Lifetime {
+  const { zone, wallAt, since } = when;
   const number = readNumber(raw);
   const passedMs = typeof since === 'string' ? wallAt - (momentOf(since, zone) ?? wallAt) : 0;
   switch (as) {

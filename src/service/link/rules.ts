@@ -13,14 +13,6 @@ export type ExpiryKind = (typeof EXPIRY_KINDS)[number];
 /** The time zone of a date and time without a zone. Most vendors of short-lived proxies send the time of China. */
 export const DEFAULT_ZONE = '+08:00';
 
-interface ExpiryRule {
-  readonly field: string;
-  readonly as: ExpiryKind;
-  readonly zone: string;
-  /** When a lifetime in `seconds` or `minutes` began; if absent, when the answer arrived. */
-  readonly since?: string | undefined;
-}
-
 export interface CodeRule {
   readonly field: string;
   readonly is: readonly string[];
@@ -31,7 +23,15 @@ export interface LinkRules {
   readonly list?: string | undefined;
   /** `{ip}:{port}`, of an object's fields; for entries that are text, the layout of the whole entry. */
   readonly address?: string | undefined;
-  readonly expiry?: ExpiryRule | undefined;
+  readonly expiry?:
+    | {
+        readonly field: string;
+        readonly as: ExpiryKind;
+        readonly zone: string;
+        /** When a lifetime in `seconds` or `minutes` began; if absent, when the answer arrived. */
+        readonly since?: string | undefined;
+      }
+    | undefined;
   readonly exitIp?: string | undefined;
   readonly location?: readonly string[] | undefined;
   /** Matches a success. With this rule, every other answer is an error. */
