@@ -69,14 +69,26 @@ function costOf({ costPerDay, drawnPerDay }: Choice): number {
   return costPerDay ?? drawnPerDay;
 }
 
-interface Change {
-  readonly fill?: 'demand' | 'size';
-  readonly size?: number;
-  readonly timespan?: number | undefined;
-}
-
-async function tryChoice(options: SimulationOptions, change: Change): Promise<Choice> {
-  const changed = withChange(options, change);
+async function tryChoice(
+  options: SimulationOptions,
+  change: {
+    readonly fill?: 'demand' | 'size';
+    readonly size?: number;
+    readonly timespan?: number | undefined;
+  },
+): Promise<Choice> {
+  const { refill, pool } = options;
+  const { fill = refill.fill, timespan: changedTo } = change;
+  const sized = change.size === undefined ? {} : { size: change.size };
+  const sources = refill.sources.map((each) => {
+    const params = { ...each.call.params, ...(changedTo !== undefined && { timespan: changedTo }) };
+    return { ...each, ...sized, call: { ...each.call, params } };
+  });
+  const changed = {
+    ...options,
+    refill: { ...refill, fill, sources },
+    pool: { ...pool, sources: pool.sources.map((each) => ({ ...each, ...sized })) },
+  };
   const report = await simulate(changed);
   const [source] = changed.refill.sources;
   if (source === undefined) throw new TypeError('a simulation needs a source');
@@ -86,33 +98,12 @@ async function tryChoice(options: SimulationOptions, change: Change): Promise<Ch
   const { served, noMember, membersFailed } = report.clients;
   const failed = noMember + membersFailed;
   return {
-    fill: changed.refill.fill,
-    ...{ size, count: Math.min(count, size) },
+    ...{ fill, size, count: Math.min(count, size) },
     timespan: typeof timespan === 'number' ? timespan : null,
     drawnPerDay: report.drawn / report.days,
     costPerDay: report.costPerDay,
     p99Ms: report.delay.p99Ms,
     failedShare: failed / Math.max(1, failed + served),
-  };
-}
-
-function withChange(options: SimulationOptions, { fill, size, timespan }: Change): SimulationOptions {
-  const { refill, pool } = options;
-  const sized = size === undefined ? {} : { size };
-  return {
-    ...options,
-    refill: {
-      ...refill,
-      fill: fill ?? refill.fill,
-      sources: refill.sources.map((source) => ({
-        ...{ ...source, ...sized },
-        call: {
-          ...source.call,
-          params: { ...source.call.params, ...(timespan === undefined ? {} : { timespan }) },
-        },
-      })),
-    },
-    pool: { ...pool, sources: pool.sources.map((source) => ({ ...source, ...sized })) },
   };
 }
 

@@ -2,9 +2,7 @@
  * The clients of a simulation. Each client arrives at a random moment and acquires a member. If the member fails, the
  * client tries another member. After a successful attempt, the client keeps its tunnel open for a random time.
  */
-
-import type { Clock } from '../../core/clock.ts';
-import { pause } from '../../core/clock.ts';
+import { type Clock, pause } from '../../core/clock.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../core/duration.ts';
 import type { EventBus } from '../../core/events.ts';
 import type { Random } from '../../core/random.ts';
@@ -51,7 +49,7 @@ export class SimulatedClients {
   readonly #pages = new Map<string, number[]>();
   readonly #bannedUntil = new Map<string, number>();
   #arrivals = 0;
-  /** The durations in ms of the waits that ended with a member. */
+  /** In ms, those that ended with a member. */
   readonly waits: number[] = [];
   /** The longest uninterrupted time in ms with at least one waiting client. */
   longestEmptyMs = 0;

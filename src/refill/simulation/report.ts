@@ -11,9 +11,8 @@ export interface SimulationReport {
   readonly drawn: number;
   readonly used: number;
   readonly wasted: number;
-  /** The number of client requests for each way in which they ended. */
   readonly clients: Readonly<Record<SimulatedEnding, number>>;
-  /** The waits of the client requests that had to wait for a member and got one. */
+  /** Of the requests that had to wait for a member and got one. */
   readonly waits: {
     readonly count: number;
     readonly medianMs: number;

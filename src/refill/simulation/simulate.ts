@@ -23,22 +23,8 @@ import { VirtualClock } from './virtual-clock.ts';
 
 /** A midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;
-/**
- * The time in ms for which the simulation continues after the last client has arrived, so that tunnels end and members
- * expire.
- */
+/** After the last client has arrived, tunnels end and members expire. */
 const ENDING_MS = 3_600_000;
-
-interface SimulationParts {
-  readonly clock: VirtualClock;
-  readonly random: Random;
-  readonly service: SimulatedService;
-  readonly pace: PaceStore;
-  /** The pools of all replicas. */
-  readonly pools: Pool[];
-  /** Counts the IPs of a draw. */
-  readonly onDrawn: (source: string, received: number) => void;
-}
 
 /** @throws only if noria has a bug. */
 export async function simulate(options: SimulationOptions): Promise<SimulationReport> {
@@ -51,9 +37,8 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
   const pace = createPaceMemory(createTimekeeper(clock, boot));
   const drawnBy = new Map<string, number>();
-  const onDrawn = (source: string, received: number) =>
-    void drawnBy.set(source, (drawnBy.get(source) ?? 0) + received);
-  const parts: SimulationParts = { clock, random, service, pace, pools: [], onDrawn };
+  const pools: Pool[] = [];
+  const parts = { clock, random, service, pace, pools, drawnBy };
   const norias = Array.from({ length: replicas }, (_, index) => openReplica(options, parts, index));
   await clock.runUntil(days * DAY_MS);
   for (const { clients } of norias) clients.stop();
@@ -70,9 +55,20 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
 }
 
 /** One noria of the simulation. All of them share the pace, the members and the demand, as a fleet does. */
-function openReplica(options: SimulationOptions, parts: SimulationParts, index: number) {
+function openReplica(
+  options: SimulationOptions,
+  parts: {
+    readonly clock: VirtualClock;
+    readonly random: Random;
+    readonly service: SimulatedService;
+    readonly pace: PaceStore;
+    readonly pools: Pool[];
+    readonly drawnBy: Map<string, number>;
+  },
+  index: number,
+) {
   const { refill, load, waitForMemberMs, replicas = 1 } = options;
-  const { clock, random, service, pace, pools, onDrawn } = parts;
+  const { clock, random, service, pace, pools, drawnBy } = parts;
   const bus = new EventBus((_name, error) => {
     throw error;
   });
@@ -86,7 +82,9 @@ function openReplica(options: SimulationOptions, parts: SimulationParts, index: 
     pace,
     extractor: service,
   });
-  bus.on('draw.done', ({ source, received }) => onDrawn(source, received));
+  bus.on('draw.done', ({ source, received }) => {
+    drawnBy.set(source, (drawnBy.get(source) ?? 0) + received);
+  });
   const { moments } = load;
   const clients = new SimulatedClients({
     ...{ clock, random, bus, pool, service, waitForMemberMs },
@@ -125,10 +123,7 @@ function sharedPool(own: Pool, pools: readonly Pool[]): RefillPool {
   };
 }
 
-/**
- * Returns a function that gives the range of lifetimes of a call's members. A link without a configured lifetime has
- * the lifetime that the pool assumes. Any other source has the usual range of its product.
- */
+/** A link without a configured lifetime has the one that the pool assumes; any other source, that of its product. */
 function lifetimesOf({ refill, pool, vendor }: SimulationOptions): (call: DrawCall) => Range {
   const assumedMs = new Map(pool.sources.map(({ name, unknownLifetimeMs }) => [name, unknownLifetimeMs]));
   const links = new Map(

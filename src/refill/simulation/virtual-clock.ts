@@ -6,21 +6,19 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../core/clock.ts';
+import { Heap, type HeapNode } from '../../core/heap.ts';
 
-interface Timer {
-  readonly dueAt: number;
-  readonly order: number;
-  readonly fn: () => void;
-  armed: boolean;
+/** The timers that are due at the same time, which is the key. */
+interface Moment extends HeapNode {
+  readonly timers: Set<{ readonly fn: () => void }>;
 }
 
 export class VirtualClock implements Clock {
   #monotonicMs = 0;
   #wallMs: number;
-  #made = 0;
-  #armedCount = 0;
-  /** The timers as a binary heap, with the next timer first. Disposed timers stay in the heap until they are due. */
-  readonly #heap: Timer[] = [];
+  readonly #moments = new Map<number, Moment>();
+  readonly #next = new Heap<Moment>();
+  armedCount = 0;
 
   /** @param startAt - the wall-clock time at the start, in epoch ms. */
   constructor(startAt: number) {
@@ -36,18 +34,13 @@ export class VirtualClock implements Clock {
   }
 
   after(ms: number, fn: () => void): Disposable {
-    this.#made += 1;
     // Times are whole ms, as for Node timers. With fractions, a rounding error could make a caller wait for 0 ms again
     // and again.
-    const dueAt = this.#monotonicMs + Math.max(0, Math.ceil(ms));
-    const timer = { dueAt, order: this.#made, fn, armed: true };
-    this.#armedCount += 1;
-    this.#push(timer);
-    return { [Symbol.dispose]: () => this.#disarm(timer) };
-  }
-
-  get armedCount(): number {
-    return this.#armedCount;
+    const { timers } = this.#momentAt(this.#monotonicMs + Math.max(0, Math.ceil(ms)));
+    const timer = { fn };
+    timers.add(timer);
+    this.armedCount += 1;
+    return { [Symbol.dispose]: () => this.#disarm(timers, timer) };
   }
 
   /** Moves the wall clock by `ms`, as an operator or NTP does. Monotonic time does not change. */
@@ -57,12 +50,16 @@ export class VirtualClock implements Clock {
 
   async runUntil(untilMs: number): Promise<void> {
     await setImmediate();
-    for (let next = this.#heap[0]; next !== undefined && next.dueAt <= untilMs; next = this.#heap[0]) {
-      this.#pop();
-      if (!next.armed) continue;
-      this.#disarm(next);
-      this.#moveTo(next.dueAt);
-      next.fn();
+    for (let next = this.#next.first; next !== undefined && next.key <= untilMs; next = this.#next.first) {
+      const [timer] = next.timers;
+      if (timer === undefined) {
+        this.#next.remove(next);
+        this.#moments.delete(next.key);
+        continue;
+      }
+      this.#disarm(next.timers, timer);
+      this.#moveTo(next.key);
+      timer.fn();
       await setImmediate(); // lets all code that waits for this timer run before the next timer fires
     }
     this.#moveTo(untilMs);
@@ -74,44 +71,16 @@ export class VirtualClock implements Clock {
     this.#wallMs += step;
   }
 
-  #disarm(timer: Timer): void {
-    if (timer.armed) this.#armedCount -= 1;
-    timer.armed = false;
+  #momentAt(key: number): Moment {
+    const known = this.#moments.get(key);
+    if (known !== undefined) return known;
+    const moment: Moment = { key, heapIndex: -1, timers: new Set() };
+    this.#moments.set(key, moment);
+    this.#next.add(moment);
+    return moment;
   }
 
-  #push(timer: Timer): void {
-    const heap = this.#heap;
-    let index = heap.length;
-    heap.push(timer);
-    for (;;) {
-      const above = (index - 1) >> 1;
-      const parent = heap[above];
-      if (index === 0 || parent === undefined || isBefore(parent, timer)) break;
-      heap[index] = parent;
-      index = above;
-    }
-    heap[index] = timer;
+  #disarm(timers: Moment['timers'], timer: { readonly fn: () => void }): void {
+    if (timers.delete(timer)) this.armedCount -= 1;
   }
-
-  #pop(): void {
-    const heap = this.#heap;
-    const last = heap.pop();
-    if (last === undefined || heap.length === 0) return;
-    let index = 0;
-    for (;;) {
-      const left = heap[2 * index + 1];
-      const right = heap[2 * index + 2];
-      if (left === undefined) break;
-      const isRight = right !== undefined && isBefore(right, left);
-      const below = isRight ? right : left;
-      if (isBefore(last, below)) break;
-      heap[index] = below;
-      index = 2 * index + (isRight ? 2 : 1);
-    }
-    heap[index] = last;
-  }
-}
-
-function isBefore(a: Timer, b: Timer): boolean {
-  return a.dueAt < b.dueAt || (a.dueAt === b.dueAt && a.order < b.order);
 }
