@@ -83,13 +83,10 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
       }
       const connection = await client.connect(call);
       try {
-        const permit = await place.claim();
-        const sent =
-          permit &&
-          (await place.send(permit, async () => {
-            const result = await call.send(connection, permit);
-            return { result, settlement: call.settle?.(result) ?? { kind: 'done' } };
-          }));
+        const sent = await place.send(async (permit) => {
+          const result = await call.send(connection, permit);
+          return { result, settlement: call.settle?.(result) ?? { kind: 'done' } };
+        });
         if (sent !== undefined) return sent.result;
       } finally {
         connection.close();
@@ -199,9 +196,8 @@ async function extract(name: string, flags: ServiceFlags, terminal: Terminal): P
       send: (connection, gate) => connection.extract({ ...call, count }, { secrets: source.secrets, gate }),
       settle: (received) =>
         reactTo(outcomeOfAnswer(source.product, received), {
-          consecutive: 1,
-          wallAt: systemClock.now(),
-          random: systemRandom,
+          ...{ source: name, consecutive: 1 },
+          ...{ clock: systemClock, random: systemRandom },
         }).settlement,
     },
     terminal,

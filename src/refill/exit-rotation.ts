@@ -11,7 +11,6 @@ import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { Secret } from '../core/secret.ts';
 import type { DrawnMember } from '../pool/drawn-member.ts';
-import type { WriteGate } from '../service/transport.ts';
 import type { RotateOptions, SourceContext, UrlAccess } from './options.ts';
 import { PACE_UNCHANGED } from './pace-rule.ts';
 
@@ -119,11 +118,11 @@ export class ExitRotation {
 
   /** @returns why the member has no new exit; undefined if it has one, or if another noria has just asked for one. */
   async #change(address: string, member: DrawnMember): Promise<string | undefined> {
-    const { clock, paces } = this.#context;
+    const { clock, paceOf } = this.#context;
     const { everyMs } = this.#options;
     const { signal } = this.#closing;
     const rule = { intervalMs: everyMs, callTimeoutMs: MAX_ROTATION_MS };
-    const place = paces.of(`rotate ${this.#key} ${address}`).enter(rule);
+    const place = paceOf(`rotate ${this.#key} ${address}`).enter(rule);
     try {
       for await (const waitMs of place.waits(signal)) {
         this.#dueAt.set(address, clock.monotonic() + waitMs);
@@ -134,12 +133,10 @@ export class ExitRotation {
       const url = this.#urlFor(member);
       const connection = await this.#urls.open(this.#options.url, signal);
       try {
-        const permit = await place.claim();
-        const call = async (gate: WriteGate) => ({
-          result: await connection.get(url, gate),
+        const sent = await place.send(async (permit) => ({
+          result: await connection.get(url, permit),
           settlement: PACE_UNCHANGED,
-        });
-        const sent = permit && (await place.send(permit, () => call(permit)));
+        }));
         if (sent === undefined) return 'the call to the rotate URL was late, and is repeated later';
         const { status, text } = sent.result;
         if (status >= 300) return `the rotate URL answered with status ${status}${text && `: ${text}`}`;

@@ -8,7 +8,7 @@ import type { AddedMembers, Demand, DrawnMember } from '../pool/drawn-member.ts'
 import type { SourceCounts } from '../pool/views.ts';
 import type { CountlessCall } from '../service/request.ts';
 import type { SupplyConnection, UrlConnection } from '../service/supply.ts';
-import type { Paces } from './pace.ts';
+import type { Pace } from './pace.ts';
 import type { InstanceReport } from './reaction.ts';
 import type { SharedCount } from './source-statistics.ts';
 
@@ -18,7 +18,7 @@ export interface SourceContext {
   readonly random: Random;
   readonly bus: EventBus;
   readonly pool: RefillPool;
-  readonly paces: Paces;
+  readonly paceOf: (key: string) => Pace;
   readonly extractor: Extractor;
   readonly settings: () => Omit<RefillSettings, 'sources'>;
   /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
@@ -26,13 +26,12 @@ export interface SourceContext {
   /** Returns the counter of distinct IPs that all norias of a fleet share for a source. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
   readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
-  /** Returns what the operator can do while members refuse the credentials of a source. */
+  /** What the operator can do while members refuse the credentials of a source. */
   readonly adviceOnBlock?: ((source: string) => string | undefined) | undefined;
   /** Without it, no source has a `whitelist` or `rotate`. */
   readonly urls?: UrlAccess | undefined;
 }
 
-/** How a source reaches URLs that get no members. */
 export interface UrlAccess {
   /** Opens a connection for one GET of a URL; its placeholders may be replaced later. Fails like `Extractor.connect`. */
   open(url: Secret, signal: AbortSignal): Promise<UrlConnection>;
@@ -46,30 +45,18 @@ export interface Extractor {
    *
    * @throws NoriaError if the connection failed. After `signal` has aborted, it may throw any error.
    */
-  connect(call: CountlessCall, signal: AbortSignal): Promise<ExtractConnection>;
+  connect(call: CountlessCall, signal: AbortSignal): Promise<SupplyConnection>;
 }
 
-/**
- * `extract` gets members once. Resolves with the answer, also if its code is an error. Throws the error of
- * `gate.beforeWrite`, or a NoriaError if there is no answer.
- */
-export type ExtractConnection = SupplyConnection;
-
-/**
- * The methods of the pool that refill uses. All are synchronous and fast, because a source calls them each time it
- * checks whether to draw.
- */
+/** What refill needs of the pool: synchronous and fast, because a source calls it each time it checks whether to draw. */
 export interface RefillPool {
-  /**
-   * The number of members of the source that will be usable at `moment` without a further draw. Includes members whose
-   * quarantine ends before `moment`.
-   */
+  /** How many members will be usable at `moment` without a further draw, with those whose quarantine ends before. */
   usableAt(source: string, moment: number): number;
   /** Like `usableAt`, but also counts quarantined members that failed for only one client: no draw replaces them. */
   countedAt(source: string, moment: number): number;
-  /** The number of members of the source that will not have expired at `moment`, including quarantined members. */
+  /** How many members will not have expired at `moment`, with quarantined ones. */
   heldAt(source: string, moment: number): number;
-  /** The first moment after `moment` at which a member of the source stops being usable; undefined if there is none. */
+  /** The first moment after `moment` at which a member stops being usable; undefined if there is none. */
   nextLossAt(source: string, moment: number): number | undefined;
   demand(source: string): Demand;
   countsOf(source: string): Pick<SourceCounts, 'ready' | 'joining' | 'used' | 'blocked'> | undefined;
@@ -80,15 +67,13 @@ export interface RefillPool {
   /** Drains one member. @returns its id if it still has open tunnels, so that it leaves later. */
   drainMember(source: string, drawn: DrawnMember): string | undefined;
   /**
-   * Sets the limit of the source's open tunnels to `factor` times the current limit. If there is no limit, the new
-   * limit is `factor` times the current number of open tunnels. Used if the service reports too many connections (12008
-   * of operation 1).
+   * Multiplies the limit of the source's open tunnels by `factor`; without a limit, the number of those open now. Used if
+   * the service reports too many connections (12008 of operation 1).
    */
   limitTunnels(source: string, factor: number): void;
   unlimitTunnels(source: string): void;
 }
 
-/** How noria asks for new exits of the members of a list. */
 export interface RotateOptions {
   /** The URL that changes the exit of a member, with `{host}` and `{port}`. */
   readonly url: Secret;
@@ -99,7 +84,6 @@ export interface RotateOptions {
   readonly check: string;
 }
 
-/** How noria authorises this machine's address at the vendor. */
 export interface WhitelistOptions {
   /** The vendor's binding URL, with `{ip}`. */
   readonly url: Secret;
@@ -119,7 +103,7 @@ export interface DrawSourceOptions {
   readonly refreshMs?: number | undefined;
   readonly rotate?: RotateOptions | undefined;
   readonly whitelist?: WhitelistOptions | undefined;
-  /** The maximum number of proxies to request in one call. If undefined, the product's default applies. */
+  /** The most proxies of one call. If undefined, the product's default applies. */
   readonly count: number | undefined;
   /** The most usable members to hold while there is demand. */
   readonly size: number;
@@ -128,12 +112,9 @@ export interface DrawSourceOptions {
   readonly dailyBudget: number | undefined;
   /** The protocol of members for which the answer names no protocol. */
   readonly protocol: MemberProtocol | undefined;
-  /** Whether members must pass a probe before a client can use them (free product). */
+  /** Whether members must pass a probe before their first use (free product). */
   readonly unproven: boolean;
-  /**
-   * The lifetime in ms of members for which the answer names no lifetime. If undefined, the lifetime is unknown, and
-   * the pool assumes one.
-   */
+  /** For members for which the answer names no lifetime. If undefined, the pool assumes one. */
   readonly defaultLifetimeMs: number | undefined;
 }
 

@@ -19,14 +19,13 @@ import {
   sinceLatestArrival,
 } from '../state/pace-file.ts';
 
-/** The pace that one source requires. Sources that share an instance may have different intervals. */
+/** Sources that share an instance may have different rules. */
 export interface PaceRule {
   /** The minimum time in ms between the arrivals of two calls at the service, as configured. */
   readonly intervalMs: number;
   readonly callTimeoutMs: number;
 }
 
-/** One caller's wait for the right to make one call. At its end, noria records a claim: this caller makes the next call. */
 export interface Turn {
   readonly id: string;
   readonly rule: PaceRule;
@@ -48,7 +47,6 @@ export type Settlement =
 export type Claim =
   | {
       readonly granted: true;
-      /** The last call before the claimed call. */
       readonly before: LastCall | undefined;
       /** A lower bound, in ms, of the time since the previous call arrived at the service; undefined if unknown. */
       readonly sinceArrivalMs: number | undefined;
@@ -119,10 +117,7 @@ export function askTurn(
   return { newEntry: { ...current, queue: [...ahead, renewed, ...behind] }, result };
 }
 
-/**
- * If the wait of the turn has ended, records that the turn makes the next call (a claim), and removes the turn from the
- * queue.
- */
+/** If the wait of the turn has ended, records that it makes the next call (a claim), and removes it from the queue. */
 export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Claim> {
   const current = currentEntry(entry, now);
   const waitMs = waitInQueue(current, now, { ahead: turnsAhead(current, turn), rule: turn.rule });
@@ -250,7 +245,6 @@ function validForMs({ renewedAt, validMs }: QueuedTurn, now: Moment): number {
   return elapsedMs < 0 ? 0 : validMs - elapsedMs;
 }
 
-/** Returns how long a call that ended at `now` delays the next call, and the updated count of refusals. */
 function consequences(
   refusals: Refusals | undefined,
   now: Moment,

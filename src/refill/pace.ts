@@ -7,7 +7,6 @@
  * the claim is valid for only PERMIT_VALID_MS. If the process is stopped for longer than that after the claim, the
  * caller waits again.
  */
-
 import { randomUUID } from 'node:crypto';
 import PQueue from 'p-queue';
 import { type Clock, pause } from '../core/clock.ts';
@@ -45,30 +44,6 @@ interface PaceOptions {
  */
 const MAX_EXPIRED_PERMITS = 3;
 
-export type DrawPermit = Pick<Permit, 'state' | 'sinceArrivalMs' | 'beforeWrite' | 'answered'>;
-
-/** See `Place`. */
-export interface DrawPlace {
-  waits(signal: AbortSignal): AsyncIterable<number>;
-  claim(): Promise<DrawPermit | undefined>;
-  send<T>(permit: DrawPermit, call: SettledCall<T>): Promise<{ readonly result: T } | undefined>;
-  leave(): Promise<void>;
-}
-
-type SettledCall<T> = () => Promise<{ readonly result: T; readonly settlement: Settlement }>;
-
-const FREE_PLACE: DrawPlace = {
-  async *waits() {},
-  claim: async () => ({
-    state: 'used',
-    sinceArrivalMs: undefined,
-    beforeWrite: () => {},
-    answered: () => {},
-  }),
-  send: async (_, call) => ({ result: (await call()).result }),
-  leave: async () => {},
-};
-
 /** The pace of one instance at one service address, for all callers in this process. */
 export class Pace {
   readonly #key: string;
@@ -95,8 +70,8 @@ export class Pace {
   }
 
   /** The caller must call `leave` in the end. With an interval of 0, getting members costs no call, so nothing waits. */
-  enter(rule: PaceRule): DrawPlace {
-    return rule.intervalMs === 0 ? FREE_PLACE : new Place(this, rule);
+  enter(rule: PaceRule): Place {
+    return new Place(this, rule);
   }
 
   expectFreeIn(ms: number): void {
@@ -109,17 +84,19 @@ export class Pace {
 }
 
 /**
- * The place of one caller in the queue: `waits`, then open the connection, then `claim`, then `send`. If a step says
- * so, the caller starts again with `waits`.
+ * The place of one caller in the queue: `waits`, then open the connection, then `send`. If `send` says so, the caller
+ * starts again with `waits`.
  */
 export class Place {
   readonly #pace: Pace;
   readonly #turn: Turn;
+  readonly #isFree: boolean;
   #expired = 0;
   #keeping = new AbortController();
 
   constructor(pace: Pace, rule: PaceRule) {
     this.#pace = pace;
+    this.#isFree = rule.intervalMs === 0;
     this.#turn = { id: randomUUID(), rule, process: pace.options.store.process };
   }
 
@@ -131,7 +108,7 @@ export class Place {
    */
   async *waits(signal: AbortSignal): AsyncGenerator<number, void, void> {
     const { clock } = this.#pace.options;
-    while (!signal.aborted) {
+    while (!signal.aborted && !this.#isFree) {
       const { waitMs, askInMs } = await this.#ask();
       this.#pace.expectFreeIn(waitMs);
       if (waitMs === 0) {
@@ -143,29 +120,20 @@ export class Place {
     }
   }
 
-  /** @returns the right to send the call; undefined if the caller has lost its place and must wait again. */
-  async claim(): Promise<Permit | undefined> {
-    const { store } = this.#pace.options;
-    this.#keeping.abort();
-    const ageMs = store.stopwatch();
-    const claim = await this.#pace.change((entry, now) => claimCall(entry, now, this.#turn));
-    const { intervalMs } = this.#turn.rule;
-    this.#pace.expectFreeIn(claim.granted ? intervalMs + PACE_SLACK_MS : claim.waitMs);
-    return claim.granted ? new Permit(store, ageMs, claim) : undefined;
-  }
-
   /**
-   * Sends the call and records how it ended. If `call` does not use the permit, the claim is removed.
+   * Claims the call, sends it, and records how it ended. If `call` does not use the permit, the claim is removed.
    *
-   * @returns undefined if the permit had expired, so that noria sent nothing: the caller must wait again.
+   * @returns undefined if noria sent nothing, because the caller had lost its place or the permit had expired: the
+   * caller must wait again.
    */
   async send<T>(
-    permit: Permit,
-    call: () => Promise<{ readonly result: T; readonly settlement: Settlement }>,
+    call: (permit: Permit) => Promise<{ readonly result: T; readonly settlement: Settlement }>,
   ): Promise<{ readonly result: T } | undefined> {
+    const permit = await this.#claim();
+    if (permit === undefined) return undefined;
     let settlement = PACE_UNCHANGED;
     try {
-      const sent = await call();
+      const sent = await call(permit);
       settlement = sent.settlement;
       return permit.state === 'expired' ? this.#countExpired() : { result: sent.result };
     } catch (error) {
@@ -178,8 +146,20 @@ export class Place {
 
   async leave(): Promise<void> {
     this.#keeping.abort();
+    if (this.#isFree) return;
     // ignored: a turn that stays in the queue loses its place after a few seconds
     await this.#pace.change((entry) => leaveQueue(entry, this.#turn)).catch(() => {});
+  }
+
+  async #claim(): Promise<Permit | undefined> {
+    const { store } = this.#pace.options;
+    this.#keeping.abort();
+    if (this.#isFree) return new Permit(store, () => 0, { before: undefined, sinceArrivalMs: undefined });
+    const ageMs = store.stopwatch();
+    const claim = await this.#pace.change((entry, now) => claimCall(entry, now, this.#turn));
+    const { intervalMs } = this.#turn.rule;
+    this.#pace.expectFreeIn(claim.granted ? intervalMs + PACE_SLACK_MS : claim.waitMs);
+    return claim.granted ? new Permit(store, ageMs, claim) : undefined;
   }
 
   #ask() {
@@ -208,6 +188,7 @@ export class Place {
   }
 
   async #end({ state, answeredAt, before }: Permit, settlement: Settlement): Promise<void> {
+    if (this.#isFree) return;
     const turn = this.#turn;
     const ended = { turn, answeredAt, settlement, random: this.#pace.options.random };
     const waitMs = await this.#pace.change((entry, now) => {
@@ -220,25 +201,17 @@ export class Place {
   }
 }
 
-export class Paces {
-  readonly #options: PaceOptions;
-  readonly #paces = new Map<string, Pace>();
-
-  constructor(options: PaceOptions) {
-    this.#options = options;
-  }
-
-  /**
-   * Returns the pace of an instance. The pace remains until the process ends, even if a reload removes its sources.
-   * @param key - the result of `paceKey`.
-   */
-  of(key: string): Pace {
-    const known = this.#paces.get(key);
-    if (known !== undefined) return known;
-    const pace = new Pace(key, this.#options);
-    this.#paces.set(key, pace);
+/**
+ * Returns the pace of an instance by its `paceKey`. The pace remains until the process ends, even if a reload removes
+ * its sources.
+ */
+export function openPaces(options: PaceOptions): (key: string) => Pace {
+  const paces = new Map<string, Pace>();
+  return (key) => {
+    const pace = paces.get(key) ?? new Pace(key, options);
+    paces.set(key, pace);
     return pace;
-  }
+  };
 }
 
 /** The key for the pace of an instance at a service address. All sources of the instance have the same key. */

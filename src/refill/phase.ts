@@ -3,29 +3,8 @@
  * docs/architecture.md has the same moves, checked by test/held/phases.test.ts.
  */
 import { roughDuration } from '../core/words.ts';
-import { type DrawOutcome, describeOutcome, type InstanceReport, type Reaction } from './reaction.ts';
+import { type DrawOutcome, describeOutcome, type Suspension } from './reaction.ts';
 import type { SourceState } from './status.ts';
-
-/** Why a source draws nothing for some time, and for how long. */
-export interface Suspension {
-  /**
-   * `backoff`: noria cannot reach the service or cannot read its answers. `paused`: the service reported a temporary
-   * condition, the daily budget is used up, or the operator paused the source. `halted`: the operator has to act.
-   */
-  readonly name: 'backoff' | 'paused' | 'halted';
-  /** The reason in noria's own words, not in those of the service. */
-  readonly reason: string;
-  /** What the operator can do; empty if nothing is necessary. */
-  readonly advice: string;
-  /** The code of the call that is the reason; absent if the reason is not a call. */
-  readonly code?: string;
-  /** The monotonic moment of the next draw. With Infinity, the operator has to act first. */
-  readonly untilAt: number;
-  /** The monotonic moment of the next draw if clients are waiting. */
-  readonly urgentAt: number;
-  /** Whether the suspension ends as soon as any noria of the fleet draws from the instance. */
-  readonly endsWithAnyDraw?: boolean;
-}
 
 export type SourcePhase =
   /**
@@ -71,35 +50,6 @@ export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number):
     return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };
   }
   return { name: 'waiting', reason: describeOutcome(last), advice: last.advice, code: last.code };
-}
-
-/** The suspension of `source` by the outcome of its call, which ended at the monotonic moment `now`. */
-export function suspensionBy(
-  outcome: DrawOutcome,
-  { phase: name, ms, urgentMs }: NonNullable<Reaction['suspension']>,
-  { source, now }: { readonly source: string; readonly now: number },
-): Suspension {
-  const { code } = outcome;
-  const reason = describeOutcome(outcome);
-  const advice = adviceOf(outcome.advice, name, source);
-  const endsWithAnyDraw = outcome.concernsInstance === true;
-  return { name, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs, endsWithAnyDraw };
-}
-
-/** The suspension of `source` after another noria of the fleet reported one of the instance. */
-export function suspensionByReport(
-  report: NonNullable<InstanceReport['suspension']>,
-  source: string,
-): Suspension {
-  const { phase: name, code, untilAt = Infinity } = report;
-  const reason = `${describeOutcome(report)} Another noria of the fleet got this answer.`;
-  const advice = adviceOf(report.advice, name, source);
-  return { name, reason, advice, code, untilAt, urgentAt: untilAt, endsWithAnyDraw: true };
-}
-
-function adviceOf(advice: string, phase: Suspension['name'], source: string): string {
-  if (phase !== 'halted') return advice;
-  return `${advice} Then run noria resume ${source}, or noria reload after a change of the configuration.`;
 }
 
 /** The fields of a phase that appear in the event `source.moved` and in the status. */

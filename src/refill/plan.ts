@@ -1,21 +1,17 @@
 /**
- * Decides when a source draws and how many members it requests. `planDraw` is pure: it knows the demand, the stock, the
- * pace and the history of draws only as numbers. The daemon and `noria simulate` use it, and the status tells its result.
- * `DrawSpacing` is the history of draws.
+ * Decides when a source draws and how many members it requests. All functions are pure: they know the demand, the stock,
+ * the pace and the history of draws only as numbers. The daemon and `noria simulate` use them.
  */
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 
-/** What decides how many members a source holds. */
 export interface HoldingInputs {
   readonly demand: Demand;
-  /** The most members to hold. */
   readonly size: number;
   /** `demand`: as many members as the demand uses; `size`: always `size`. */
   readonly fill: 'demand' | 'size';
   /** Drawing stops if no client has sent a request for this time. With 0, it never stops, and the pool is kept full. */
   readonly idleAfterMs: number;
-  /** How long a drawn member usually lives, in ms. */
   readonly lifetimeMs: number;
   /** The number of members to hold even without client requests. */
   readonly atLeast: number;
@@ -53,7 +49,6 @@ export type DrawPlan =
   /** `urgent`: clients are waiting, and no member will be usable when the answer to the draw's call arrives. */
   | { readonly kind: 'draw'; readonly count: number; readonly urgent: boolean };
 
-/** The minimum time in ms between two checks, if no event requires an earlier check. */
 const MIN_CHECK_SPACING_MS = 50;
 /**
  * A member is drawn for this number of requests in the life of a member, so that also light traffic has a few exits to rotate
@@ -202,115 +197,4 @@ function nextCheckAt(inputs: DrawInputs): number {
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   const mayGrow = wantedMembers(inputs) < inputs.size && now - demand.lastWantedAt < RECENT_MS;
   return Math.min(byLoss, byRoom, byUse, mayGrow ? now + RECHECK_MS : Infinity);
-}
-
-/** After this number of draws in a row that added no usable member, the time between draws grows. One is normal. */
-const MAX_FRUITLESS_DRAWS = 3;
-/** noria distrusts a source after this number of its members in a row have failed before their first use. */
-const DISTRUST_AFTER = 10;
-/** The same for members that need a probe. The number is higher because most free proxies do not work. */
-const DISTRUST_AFTER_UNPROVEN = 100;
-const MAX_SPACING_MS = 120_000;
-/** The weight of the latest member in the share of members that fail before their first use. */
-const DEAD_WEIGHT = 0.05;
-const MAX_DEAD_SHARE = 0.8;
-
-/**
- * Lengthens the time between draws while draws bring no members, or only members that fail before their first use. So
- * even a whole day of fruitless draws costs only a few hundred calls and members.
- */
-export class DrawSpacing {
-  readonly #distrustAfter: number;
-  #fruitlessDraws = 0;
-  #unusedFailures = 0;
-  #deadShare: number;
-  #distrustedDraws = 0;
-  #notBeforeAt = 0;
-
-  /**
-   * @param unproven - whether members must pass a probe before their first use.
-   * @param deadShare - what an earlier run has learned.
-   */
-  constructor(unproven: boolean, deadShare = 0) {
-    this.#deadShare = deadShare;
-    this.#distrustAfter = unproven ? DISTRUST_AFTER_UNPROVEN : DISTRUST_AFTER;
-  }
-
-  get failedInARow(): number {
-    return this.#unusedFailures;
-  }
-
-  get deadShare(): number {
-    return this.#deadShare;
-  }
-
-  get isPromising(): boolean {
-    return this.#fruitlessDraws === 0 && !this.#isDistrusted;
-  }
-
-  /** The number of members in a row that failed before their first use; undefined while noria trusts the source. */
-  get unusedFailures(): number | undefined {
-    return this.#isDistrusted ? this.#unusedFailures : undefined;
-  }
-
-  /** While noria distrusts the source, one member shows whether the members of the source work again. */
-  get maxPerCall(): number {
-    return this.#isDistrusted ? 1 : Infinity;
-  }
-
-  /**
-   * The monotonic moment before which no draw should start. An urgent draw starts at once, unless noria distrusts the
-   * source: its new members would probably fail.
-   */
-  notBeforeAt(urgent: boolean): number {
-    return urgent && !this.#isDistrusted ? 0 : this.#notBeforeAt;
-  }
-
-  /**
-   * Records an answered draw at the monotonic moment `now`.
-   *
-   * @param gained - how many more members are usable because of the draw.
-   * @param gapMs - the time in ms from the answer of one call to the next call.
-   */
-  recordDraw(gained: number, now: number, gapMs: number): void {
-    this.#fruitlessDraws = gained > 0 ? 0 : this.#fruitlessDraws + 1;
-    this.#distrustedDraws = this.#isDistrusted ? this.#distrustedDraws + 1 : 0;
-    const doublings = Math.max(this.#fruitlessDraws - MAX_FRUITLESS_DRAWS + 1, this.#distrustedDraws);
-    this.#notBeforeAt = doublings > 0 ? now + Math.min(MAX_SPACING_MS, gapMs * 2 ** doublings) : 0;
-  }
-
-  /**
-   * Records a member that failed before its first use.
-   *
-   * @returns the number of such members in a row if noria now begins to distrust the source, else undefined.
-   */
-  recordUnusedFailure(): number | undefined {
-    this.#deadShare += (MAX_DEAD_SHARE - this.#deadShare) * DEAD_WEIGHT;
-    this.#unusedFailures += 1;
-    return this.#unusedFailures === this.#distrustAfter ? this.#unusedFailures : undefined;
-  }
-
-  /** Records that a member has left that clients had used, so that it was not dead on arrival. */
-  recordUsedMember(): void {
-    this.#deadShare -= this.#deadShare * DEAD_WEIGHT;
-  }
-
-  /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */
-  recordUse(): void {
-    if (this.#unusedFailures === 0) return;
-    if (this.#isDistrusted) this.#notBeforeAt = 0;
-    this.#unusedFailures = 0;
-    this.#distrustedDraws = 0;
-  }
-
-  reset(): void {
-    this.#fruitlessDraws = 0;
-    this.#unusedFailures = 0;
-    this.#distrustedDraws = 0;
-    this.#notBeforeAt = 0;
-  }
-
-  get #isDistrusted(): boolean {
-    return this.#unusedFailures >= this.#distrustAfter;
-  }
 }

@@ -4,6 +4,7 @@
  *
  * codes.ts classifies the code of an answer. A call without an answer is classified by its fault.
  */
+import type { Clock } from '../core/clock.ts';
 import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
@@ -25,14 +26,30 @@ export interface DrawOutcome extends CodeMeaning {
   readonly retryWorsens?: true;
 }
 
+/** Why a source draws nothing for some time, and for how long. */
+export interface Suspension {
+  /**
+   * `backoff`: noria cannot reach the service or cannot read its answers. `paused`: the service reported a temporary
+   * condition, the daily budget is used up, or the operator paused the source. `halted`: the operator has to act.
+   */
+  readonly name: 'backoff' | 'paused' | 'halted';
+  /** In noria's own words, not in those of the service. */
+  readonly reason: string;
+  /** Empty if nothing is necessary. */
+  readonly advice: string;
+  /** Absent if the reason is not a call. */
+  readonly code?: string;
+  /** The monotonic moment of the next draw. With Infinity, the operator has to act first. */
+  readonly untilAt: number;
+  /** The monotonic moment of the next draw if clients are waiting. */
+  readonly urgentAt: number;
+  /** Whether the suspension ends as soon as any noria of the fleet draws from the instance. */
+  readonly endsWithAnyDraw?: boolean;
+}
+
 export interface Reaction {
   readonly settlement: Settlement;
-  /** The source draws nothing for `ms`, and for `urgentMs` if clients are waiting. With Infinity, the operator has to act. */
-  readonly suspension?: {
-    readonly phase: 'backoff' | 'paused' | 'halted';
-    readonly ms: number;
-    readonly urgentMs: number;
-  };
+  readonly suspension?: Suspension;
 }
 
 /**
@@ -117,10 +134,21 @@ function verdictOn(code: FaultCode): CodeVerdict {
 /** @param consecutive - how many calls in a row, including this one, had the same kind of result. */
 export function reactTo(
   outcome: DrawOutcome,
-  facts: { readonly consecutive: number; readonly wallAt: number; readonly random: Random },
+  call: {
+    readonly source: string;
+    readonly consecutive: number;
+    readonly clock: Pick<Clock, 'now' | 'monotonic'>;
+    readonly random: Random;
+  },
 ): Reaction {
-  const { consecutive, wallAt, random } = facts;
+  const { source, consecutive, clock, random } = call;
   const { verdict } = outcome;
+  const suspend = (name: Suspension['name'], ms: number, urgentMs = ms): Reaction => {
+    const now = clock.monotonic();
+    const endsWithAnyDraw = outcome.concernsInstance === true;
+    const times = { untilAt: now + ms, urgentAt: now + urgentMs, endsWithAnyDraw };
+    return { settlement: PACE_UNCHANGED, suspension: { ...suspensionBy(outcome, name, source), ...times } };
+  };
   switch (verdict.kind) {
     case 'ok':
     case 'empty':
@@ -136,7 +164,7 @@ export function reactTo(
       return suspend('halted', verdict.retryEveryMs ?? Infinity);
     case 'quota': {
       const ms = exponentialMs(verdict, consecutive, random);
-      const midnightMs = untilServiceMidnight(wallAt) + AFTER_MIDNIGHT_MS;
+      const midnightMs = untilServiceMidnight(clock.now()) + AFTER_MIDNIGHT_MS;
       return suspend('paused', verdict.atMidnight ? Math.min(ms, midnightMs) : ms);
     }
     case 'back-off': {
@@ -148,25 +176,43 @@ export function reactTo(
   }
 }
 
-function suspend(phase: NonNullable<Reaction['suspension']>['phase'], ms: number, urgentMs = ms): Reaction {
-  return { settlement: PACE_UNCHANGED, suspension: { phase, ms, urgentMs } };
+/** The suspension of `source` after another noria of the fleet reported one of the instance. */
+export function suspensionByReport(
+  report: NonNullable<InstanceReport['suspension']>,
+  source: string,
+): Suspension {
+  const { untilAt = Infinity } = report;
+  const { reason, ...suspension } = suspensionBy(report, report.phase, source);
+  const told = `${reason} Another noria of the fleet got this answer.`;
+  return { ...suspension, reason: told, untilAt, urgentAt: untilAt, endsWithAnyDraw: true };
+}
+
+function suspensionBy(
+  outcome: Pick<DrawOutcome, 'code' | 'summary' | 'advice'>,
+  name: Suspension['name'],
+  source: string,
+) {
+  const { code, advice } = outcome;
+  const then = ` Then run noria resume ${source}, or noria reload after a change of the configuration.`;
+  const all = name === 'halted' ? advice + then : advice;
+  return { name, reason: describeOutcome(outcome), advice: all, code };
 }
 
 /**
- * The report of a call that ended at the monotonic moment `now`. Undefined if the refusal may concern only this noria:
- * the address of its machine, its key or its parameters.
+ * The report of a call to the other norias. Undefined if the refusal may concern only this noria: the address of its machine, its
+ * key or its parameters.
  */
 export function reportOf(
   { code, summary, advice, verdict, concernsInstance, limitsConnections }: DrawOutcome,
-  suspension: Reaction['suspension'],
-  { quota, now }: { readonly quota: Quota; readonly now: number },
+  suspension: Suspension | undefined,
+  quota: Quota,
 ): InstanceReport | undefined {
-  if (suspension === undefined || concernsInstance === undefined || suspension.phase === 'backoff') {
+  if (suspension === undefined || concernsInstance === undefined || suspension.name === 'backoff') {
     const isAccepted = verdict.kind === 'ok' || verdict.kind === 'empty' || verdict.kind === 'slow-down';
     return isAccepted ? { quota } : undefined;
   }
-  const { phase, ms } = suspension;
-  const end = ms === Infinity ? {} : { untilAt: now + ms };
+  const { name: phase, untilAt } = suspension;
+  const end = untilAt === Infinity ? {} : { untilAt };
   const limits = { limitsConnections: limitsConnections === true };
   return { quota, suspension: { phase, code, summary, advice, ...end, ...limits } };
 }

@@ -2,14 +2,12 @@
  * Owns the sources: opens and closes them, applies reloads and the operator's commands, and wakes sources after
  * events that may require a draw.
  */
-import type { Clock } from '../core/clock.ts';
-import type { EventBus, EventName } from '../core/events.ts';
+import type { EventName } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
-import type { Random } from '../core/random.ts';
 import type { SourceForecast } from '../pool/lease.ts';
 import type { PaceStore } from '../state/pace-file.ts';
-import type { DrawSourceOptions, RefillPool, RefillSettings, SourceContext } from './options.ts';
-import { Paces } from './pace.ts';
+import type { DrawSourceOptions, RefillSettings, SourceContext } from './options.ts';
+import { openPaces } from './pace.ts';
 import type { InstanceReport } from './reaction.ts';
 import { Source } from './source.ts';
 import { readStatistics, type StatisticsSnapshot } from './source-statistics.ts';
@@ -23,12 +21,7 @@ const WAKING_EVENTS = [
   'member.joined',
 ] as const satisfies readonly EventName[];
 
-interface RefillParts {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly bus: EventBus;
-  readonly pool: RefillPool;
-}
+type RefillParts = Pick<SourceContext, 'clock' | 'random' | 'bus' | 'pool'>;
 
 export interface RefillOptions
   extends RefillSettings,
@@ -52,13 +45,12 @@ export class Refiller {
     this.#parts = parts;
   }
 
-  /** Opens the sources. Each source checks immediately whether it should draw. */
   open({ pace, restored, ...options }: RefillOptions): void {
     this.#settings = options;
     this.#context = {
       ...options,
       ...this.#parts,
-      paces: new Paces({ ...this.#parts, store: pace }),
+      paceOf: openPaces({ ...this.#parts, store: pace }),
       settings: () => this.#settings,
       isPreferredServing: (source) => this.#isPreferredServing(source),
     };
@@ -79,7 +71,6 @@ export class Refiller {
     return [...this.#sources.values()].map((source) => source.status());
   }
 
-  /** Returns what each source waits for, and when its next draw can bring a member. */
   forecasts(): readonly SourceForecast[] {
     return [...this.#sources.values()].map((source) => source.forecast());
   }
@@ -129,7 +120,7 @@ export class Refiller {
     await Promise.all([...removed.values()].map((source) => source.close()));
   }
 
-  /** Returns the state that noria keeps across a restart, as plain data for the option `restored`. */
+  /** What noria keeps across a restart, as plain data for the option `restored`. */
   record(): unknown {
     return Object.fromEntries([...this.#sources].map(([name, source]) => [name, source.snapshot()]));
   }

@@ -1,6 +1,7 @@
 /**
- * Counts what a source has drawn, used and wasted, and the distinct IPs of the service's day. Also keeps the service's
- * quota and the usual duration of calls. The counts and the quota survive a restart.
+ * What a source learns from its draws: how many members it drew, used and wasted, the distinct IPs of the service's day, the
+ * service's quota, the usual duration of calls, and how many members are dead on arrival. The counts, the quota and the share of
+ * dead members survive a restart.
  */
 import { z } from 'zod';
 import { DAY_MS } from '../core/duration.ts';
@@ -13,6 +14,16 @@ const LATENCY_WEIGHT = 0.3;
 /** Until the first draw, and while the service tells no lifetimes. */
 const DEFAULT_LIFETIME_MS = 60_000;
 const LIFETIME_WEIGHT = 0.2;
+/** After this number of draws in a row that added no usable member, the time between draws grows. One is normal. */
+const MAX_FRUITLESS_DRAWS = 3;
+/** noria distrusts a source after this number of its members in a row have failed before their first use. */
+const DISTRUST_AFTER = 10;
+/** The same for members that need a probe. The number is higher because most free proxies do not work. */
+const DISTRUST_AFTER_UNPROVEN = 100;
+const MAX_SPACING_MS = 120_000;
+/** The weight of the latest member in the share of members that fail before their first use. */
+const DEAD_WEIGHT = 0.05;
+const MAX_DEAD_SHARE = 0.8;
 
 const count = z.int().nonnegative();
 
@@ -47,6 +58,10 @@ export interface SharedCount {
   used(): number;
 }
 
+/**
+ * While draws bring no members, or only members that fail before their first use, the time between draws grows. So even a
+ * whole day of fruitless draws costs only a few hundred calls and members.
+ */
 export class SourceStatistics {
   /** Members that the pool accepted, plus proxies that noria must not use: both cost money. Since the state folder was created. */
   drawn: number;
@@ -54,26 +69,45 @@ export class SourceStatistics {
   used: number;
   /** Removed members that no client had used, plus proxies that noria must not use. */
   unused: number;
-  #hasLifetime = false;
   readonly budget: DailyBudget;
   quota: Quota;
   learnedMax: number;
-  #latencyMs: number | undefined;
+  /** The usual time in ms from the start of a call until its members are usable. */
+  latencyMs = DEFAULT_LATENCY_MS;
+  #hasLatency = false;
   /** How long a drawn member usually lives from its draw, in ms. */
   lifetimeMs = DEFAULT_LIFETIME_MS;
+  #hasLifetime = false;
+  /** The share of the latest members that failed before their first use. */
+  deadShare: number;
+  /** How many of the latest members failed before their first use, in a row. */
+  failedInARow = 0;
+  readonly #distrustAfter: number;
+  #fruitlessDraws = 0;
+  #distrustedDraws = 0;
+  #notBeforeAt = 0;
 
-  constructor(wallAt: number, snapshot: StatisticsSnapshot | undefined, shared?: SharedCount) {
+  constructor(
+    wallAt: number,
+    snapshot: StatisticsSnapshot | undefined,
+    { unproven, shared }: { readonly unproven: boolean; readonly shared?: SharedCount | undefined },
+  ) {
     this.drawn = snapshot?.drawn ?? 0;
     this.used = snapshot?.used ?? 0;
     this.unused = snapshot?.unused ?? 0;
     this.budget = new DailyBudget(wallAt, snapshot?.budget, shared);
     this.quota = snapshot?.quota ?? {};
     this.learnedMax = snapshot?.learnedMost ?? Infinity;
+    this.deadShare = snapshot?.deadShare ?? 0;
+    this.#distrustAfter = unproven ? DISTRUST_AFTER_UNPROVEN : DISTRUST_AFTER;
   }
 
-  /** The usual time in ms from the start of a call until its members are usable. */
-  get latencyMs(): number {
-    return this.#latencyMs ?? DEFAULT_LATENCY_MS;
+  get isDistrusted(): boolean {
+    return this.failedInARow >= this.#distrustAfter;
+  }
+
+  get isPromising(): boolean {
+    return this.#fruitlessDraws === 0 && !this.isDistrusted;
   }
 
   /** How many distinct IPs the daily budget and the service's quota still allow. */
@@ -85,9 +119,30 @@ export class SourceStatistics {
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }
 
+  /**
+   * The monotonic moment before which no draw should start. An urgent draw starts at once, unless noria distrusts the
+   * source: its new members would probably fail.
+   */
+  notBeforeAt(urgent: boolean): number {
+    return urgent && !this.isDistrusted ? 0 : this.#notBeforeAt;
+  }
+
+  /**
+   * Records an answered draw at the monotonic moment `now`.
+   *
+   * @param gained - how many more members are usable because of the draw.
+   * @param gapMs - the time in ms from the answer of one call to the next call.
+   */
+  recordDraw(gained: number, now: number, gapMs: number): void {
+    this.#fruitlessDraws = gained > 0 ? 0 : this.#fruitlessDraws + 1;
+    this.#distrustedDraws = this.isDistrusted ? this.#distrustedDraws + 1 : 0;
+    const doublings = Math.max(this.#fruitlessDraws - MAX_FRUITLESS_DRAWS + 1, this.#distrustedDraws);
+    this.#notBeforeAt = doublings > 0 ? now + Math.min(MAX_SPACING_MS, gapMs * 2 ** doublings) : 0;
+  }
+
   recordLatency(tookMs: number): void {
-    this.#latencyMs =
-      this.#latencyMs === undefined ? tookMs : this.#latencyMs + (tookMs - this.#latencyMs) * LATENCY_WEIGHT;
+    this.latencyMs = this.#hasLatency ? this.latencyMs + (tookMs - this.latencyMs) * LATENCY_WEIGHT : tookMs;
+    this.#hasLatency = true;
   }
 
   /** Records how long the members of a draw will live, in ms; Infinity if that is unknown. */
@@ -99,9 +154,32 @@ export class SourceStatistics {
     this.#hasLifetime = true;
   }
 
-  countForbidden(forbidden: number): void {
-    this.drawn += forbidden;
-    this.unused += forbidden;
+  /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */
+  recordUse(): void {
+    if (this.failedInARow === 0) return;
+    if (this.isDistrusted) this.#notBeforeAt = 0;
+    this.failedInARow = 0;
+    this.#distrustedDraws = 0;
+  }
+
+  /**
+   * Records that a member has left the pool.
+   *
+   * @param uses - the number of tunnels and requests that it had accepted.
+   * @returns whether noria now begins to distrust the source.
+   */
+  recordRemoval(
+    uses: number,
+    { hasFailed, isOwn }: { readonly hasFailed: boolean; readonly isOwn: boolean },
+  ): boolean {
+    // `drawn` counts the draws of this noria, so members that other norias of the fleet drew count there
+    if (isOwn && uses > 0) this.used += 1;
+    else if (isOwn) this.unused += 1;
+    if (uses > 0) this.deadShare -= this.deadShare * DEAD_WEIGHT;
+    if (!hasFailed || uses > 0) return false;
+    this.deadShare += (MAX_DEAD_SHARE - this.deadShare) * DEAD_WEIGHT;
+    this.failedInARow += 1;
+    return this.failedInARow === this.#distrustAfter;
   }
 
   /** Removes the values that apply only to the old instance, after a reload has changed the instance of the source. */
@@ -110,13 +188,22 @@ export class SourceStatistics {
     this.quota = {};
   }
 
+  /** Starts again to judge the draws, after a reload has changed the options of the source. */
+  forgetDraws(): void {
+    this.#fruitlessDraws = 0;
+    this.failedInARow = 0;
+    this.#distrustedDraws = 0;
+    this.#notBeforeAt = 0;
+  }
+
   snapshot(): StatisticsSnapshot {
-    const { drawn, used, unused } = this;
+    const { drawn, used, unused, learnedMax, deadShare } = this;
     return {
       ...{ drawn, used, unused },
       quota: { ...this.quota },
       budget: this.budget.record(),
-      ...(this.learnedMax === Infinity ? {} : { learnedMost: this.learnedMax }),
+      ...(learnedMax === Infinity ? {} : { learnedMost: learnedMax }),
+      ...(deadShare > 0 && { deadShare }),
     };
   }
 }

@@ -10,12 +10,16 @@ import { SECOND_MS } from '../core/duration.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
 import { isSame } from '../core/is-same.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
+import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
 import type { SourceForecast } from '../pool/lease.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
+import { type DrawRow, OPERATIONS } from '../service/operations.ts';
+import type { SupplyConnection } from '../service/supply.ts';
 import { distinctIps, drawDone, drawnMembers, forbiddenIn } from './draw.ts';
-import type { DrawSourceOptions, ExtractConnection, SourceContext } from './options.ts';
-import { type DrawPermit, type DrawPlace, type Pace, paceKey } from './pace.ts';
+import { ExitRotation } from './exit-rotation.ts';
+import type { DrawSourceOptions, SourceContext } from './options.ts';
+import { type Pace, type Permit, type Place, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 import {
   isSuspended,
@@ -23,11 +27,9 @@ import {
   pausedByOperator,
   phaseReport,
   type SourcePhase,
-  suspensionBy,
-  suspensionByReport,
   waitingPhase,
 } from './phase.ts';
-import { type DrawPlan, DrawSpacing } from './plan.ts';
+import { type DrawInputs, type DrawPlan, describeHolding, type HoldingInputs, planDraw } from './plan.ts';
 import {
   type DrawOutcome,
   describeOutcome,
@@ -39,28 +41,34 @@ import {
   type Reaction,
   reactTo,
   reportOf,
+  type Suspension,
+  suspensionByReport,
 } from './reaction.ts';
 import { SourceStatistics, type StatisticsSnapshot, untilServiceMidnight } from './source-statistics.ts';
 import type { SourceStatus } from './status.ts';
-import { openStock, type Stock } from './stock.ts';
 import { Whitelist } from './whitelist.ts';
 
 /** A draw whose connection to the service is open. Its call may not be sent yet. */
 interface OpenDraw {
-  readonly connection: ExtractConnection;
-  /** The options when the connection was opened. A reload during the call does not change them. */
+  readonly connection: SupplyConnection;
+  /** The options when noria began to connect. A reload during the call does not change them. */
   readonly options: DrawSourceOptions;
   readonly startedAt: number;
   readonly signal: AbortSignal;
 }
 
-/** How a call ended, in the time since noria began to connect. Without `answer`, the service did not answer. */
-interface EndedDraw {
-  readonly options: DrawSourceOptions;
-  readonly startedAt: number;
-  readonly asked: number;
+/** Without `answer`, the service did not answer. */
+interface EndedCall {
   readonly outcome: DrawOutcome;
   readonly answer?: DrawAnswer;
+}
+
+interface Call {
+  readonly asked: number;
+  /** How many more members are usable because of the call. */
+  readonly gained: number;
+  /** See `Permit`. */
+  readonly sinceArrivalMs?: number | undefined;
 }
 
 /**
@@ -68,12 +76,8 @@ interface EndedDraw {
  * time is longer than a usual interval plus a usual call, and shorter than the time for which clients wait.
  */
 const SOON_MS = 12_000;
-/**
- * When the service reports too many connections, noria multiplies the limit of the source's open tunnels by this
- * factor. If there is no limit, the new limit is this factor times the source's number of open tunnels.
- */
+/** The factor of `RefillPool.limitTunnels` when the service reports too many connections. */
 const TUNNEL_SHARE = 0.5;
-/** The number of draws in a row that brought no member, after which noria warns the operator. */
 const EMPTY_BEFORE_WARNING = 3;
 const UNUSED_FAILURES_ADVICE =
   "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.";
@@ -92,8 +96,11 @@ export class Source {
   options: DrawSourceOptions;
   readonly #context: SourceContext;
   readonly #statistics: SourceStatistics;
-  readonly #spacing: DrawSpacing;
-  #stock: Stock;
+  /** The members of the source in the pool. */
+  readonly #stock: DrawInputs['stock'];
+  /** The monotonic moment at which the source last read its list. */
+  #readAt = -Infinity;
+  #rotation: ExitRotation | undefined;
   #whitelist: Whitelist | undefined;
 
   #phase: SourcePhase = { name: 'idle', reason: 'no client request yet' };
@@ -126,13 +133,18 @@ export class Source {
   readonly #timer: EarliestTimer;
 
   constructor(context: SourceContext, options: DrawSourceOptions, snapshot: StatisticsSnapshot | undefined) {
-    const { clock } = context;
+    const { clock, pool } = context;
+    const { name, unproven } = options;
     this.#context = context;
     this.options = options;
-    this.#statistics = new SourceStatistics(clock.now(), snapshot, context.sharedCount?.(options.name));
-    this.#spacing = new DrawSpacing(options.unproven, snapshot?.deadShare);
-    this.#stock = this.#openStock();
-    this.#whitelist = this.#openWhitelist();
+    const shared = context.sharedCount?.(name);
+    this.#statistics = new SourceStatistics(clock.now(), snapshot, { unproven, shared });
+    this.#stock = {
+      countedAt: (at) => pool.countedAt(name, at),
+      heldAt: (at) => pool.heldAt(name, at),
+      nextLossAt: (after) => pool.nextLossAt(name, after),
+    };
+    this.#openHelpers();
     this.#movedAt = clock.monotonic();
     this.#timer = new EarliestTimer(clock, () => this.#check());
     // The fleet's store may have lost some IPs that the snapshot still contains.
@@ -146,7 +158,7 @@ export class Source {
   get canServe(): boolean {
     const { pool, clock } = this.#context;
     if (pool.usableAt(this.options.name, clock.monotonic()) > 0) return true;
-    if (isSuspended(this.#phase) || !this.#spacing.isPromising) return false;
+    if (isSuspended(this.#phase) || !this.#statistics.isPromising) return false;
     return (this.#nextCallMs() ?? Infinity) + this.#statistics.latencyMs <= SOON_MS;
   }
 
@@ -211,9 +223,8 @@ export class Source {
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
     this.options = options;
-    void this.#stock.close();
-    this.#stock = this.#openStock();
-    this.#whitelist = this.#openWhitelist();
+    void this.#rotation?.close();
+    this.#openHelpers();
     this.#turn?.abort(); // the turn waits for the old interval; a call in flight continues
     this.#forgetOldOptions();
     this.wake();
@@ -229,27 +240,17 @@ export class Source {
     this.wake();
   }
 
-  /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */
+  /** A member accepted a tunnel. Runs for every tunnel, so it must be fast. */
   memberUsed(): void {
-    this.#spacing.recordUse();
+    this.#statistics.recordUse();
   }
 
   /** @param uses - the number of tunnels and requests that the removed member had accepted. */
-  memberRemoved(
-    uses: number,
-    { hasFailed, isOwn }: { readonly hasFailed: boolean; readonly isOwn: boolean },
-  ): void {
-    // `drawn` counts the draws of this noria, so members that other norias of the fleet drew count there
-    if (isOwn && uses > 0) this.#statistics.used += 1;
-    else if (isOwn) this.#statistics.unused += 1;
-    if (uses > 0) this.#spacing.recordUsedMember();
-    if (hasFailed && uses === 0) {
-      const failures = this.#spacing.recordUnusedFailure();
-      if (failures !== undefined)
-        this.#warn(
-          `${failures} members in a row failed before their first use, so noria now draws one member at a time, and less often. ${UNUSED_FAILURES_ADVICE}`,
-        );
-    }
+  memberRemoved(uses: number, how: { readonly hasFailed: boolean; readonly isOwn: boolean }): void {
+    if (this.#statistics.recordRemoval(uses, how))
+      this.#warn(
+        `${this.#statistics.failedInARow} members in a row failed before their first use, so noria now draws one member at a time, and less often. ${UNUSED_FAILURES_ADVICE}`,
+      );
     this.wake();
   }
 
@@ -270,7 +271,7 @@ export class Source {
       state: blocked === undefined ? this.#phase.name : intervalMs === 0 ? 'halted' : 'paused',
       suspended: blocked !== undefined || (this.#phase.name === 'paused' && !this.#isPausedByOperator),
       blocked: blocked !== undefined,
-      reason: blocked ?? (this.#phase.name === 'ready' ? this.#stock.text(this.#last?.message) : reason),
+      reason: blocked ?? (this.#phase.name === 'ready' ? this.#holdingText() : reason),
       advice: (blocked === undefined ? advice : adviceOnBlock?.(name)) ?? null,
       code: code ?? null,
       // After a successful call, the service's text explains nothing, whatever the source waits for.
@@ -300,8 +301,7 @@ export class Source {
   }
 
   snapshot(): StatisticsSnapshot {
-    const { deadShare } = this.#spacing;
-    return { ...this.#statistics.snapshot(), ...(deadShare > 0 && { deadShare }) };
+    return this.#statistics.snapshot();
   }
 
   /** Aborts the turn and its call, and waits for their end. Idempotent. */
@@ -310,7 +310,7 @@ export class Source {
     this.#turn?.abort();
     this.#call?.abort();
     this.#timer.disarm();
-    await Promise.all([this.#turnEnded, this.#stock.close()]);
+    await Promise.all([this.#turnEnded, this.#rotation?.close()]);
   }
 
   get #last(): DrawOutcome | undefined {
@@ -318,30 +318,31 @@ export class Source {
   }
 
   get #pace(): Pace {
-    return this.#context.paces.of(paceKey(this.options.call));
+    return this.#context.paceOf(paceKey(this.options.call));
   }
 
   get #gapMs(): number {
     return this.options.intervalMs + PACE_SLACK_MS;
   }
 
-  #openStock(): Stock {
-    return openStock(this.#context, this.options, { statistics: this.#statistics, spacing: this.#spacing });
-  }
-
-  #openWhitelist(): Whitelist | undefined {
+  #openHelpers(): void {
     const { clock, urls } = this.#context;
-    const { whitelist } = this.options;
-    return whitelist && urls && new Whitelist(clock, urls, whitelist);
+    const { name, call, refreshMs, rotate, whitelist } = this.options;
+    this.#readAt = -Infinity;
+    this.#whitelist = whitelist && urls && new Whitelist(clock, urls, whitelist);
+    this.#rotation =
+      refreshMs === undefined || rotate === undefined || urls === undefined
+        ? undefined
+        : new ExitRotation(this.#context, { source: name, key: paceKey(call) }, { ...rotate, urls });
   }
 
   #lastDraw(): Pick<SourceStatus, 'meaning' | 'lastDraw'> {
     const last = this.#last;
     if (last === undefined) return { meaning: null, lastDraw: null };
     const { kind } = last.verdict;
-    const failures = this.#spacing.unusedFailures;
-    if (kind === 'ok' && failures !== undefined) {
-      const meaning = `${failures} members in a row failed before their first use.`;
+    const { isDistrusted, failedInARow } = this.#statistics;
+    if (kind === 'ok' && isDistrusted) {
+      const meaning = `${failedInARow} members in a row failed before their first use.`;
       return { meaning, lastDraw: { result: 'useless', advice: UNUSED_FAILURES_ADVICE } };
     }
     const result = kind === 'ok' ? 'succeeded' : kind === 'empty' ? 'empty' : 'failed';
@@ -372,7 +373,7 @@ export class Source {
     this.#context.bus.emit('source.warned', { source: this.options.name, message });
   }
 
-  /** The remaining time in ms of a suspension that waiting clients cannot shorten; 0 without one. */
+  /** The time in ms that waiting clients cannot shorten; 0 without a suspension. */
   #suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.#refillRequested) return 0;
     const { untilAt, urgentAt } = this.#phase;
@@ -447,7 +448,42 @@ export class Source {
   /** @param startInMs - the time in ms until the call may start. */
   #planAfter(startInMs: number): DrawPlan {
     const ahead = this.#drawsAhead ? START_MEMBERS : this.#mayRecover() ? 1 : 0;
-    return this.#stock.plan(startInMs, this.#refillRequested ? Infinity : ahead);
+    const { clock } = this.#context;
+    const { size, dailyBudget, call, count, intervalMs, refreshMs } = this.options;
+    const now = clock.monotonic();
+    if (refreshMs !== undefined) {
+      const readAt = this.#refillRequested ? now : this.#readAt + refreshMs;
+      if (readAt > now) return { kind: 'enough', checkAt: readAt };
+      return { kind: 'draw', count: Math.max(1, size), urgent: true };
+    }
+    const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
+    const { latencyMs, learnedMax, isDistrusted, deadShare, failedInARow } = this.#statistics;
+    return planDraw({
+      ...this.#holding(this.#refillRequested ? size : Math.min(size, ahead)),
+      ...{ now, stock: this.#stock, startInMs, latencyMs, deadShare, failedInARow },
+      callCycleMs: intervalMs + PACE_SLACK_MS + latencyMs,
+      // while noria distrusts the source, one member shows whether its members work again
+      maxPerCall: isDistrusted ? 1 : Math.min(count ?? defaultMax, max, learnedMax),
+      quotaLeft: this.#statistics.quotaLeft(dailyBudget, clock.now()),
+    });
+  }
+
+  /** @param atLeast - the number of members to hold even without client requests. */
+  #holding(atLeast: number): HoldingInputs {
+    const { pool, settings } = this.#context;
+    const { name, size } = this.options;
+    const { fill, idleAfterMs } = settings();
+    const { lifetimeMs } = this.#statistics;
+    return { demand: pool.demand(name), size, fill, idleAfterMs, lifetimeMs, atLeast };
+  }
+
+  #holdingText(): string {
+    const { pool, clock } = this.#context;
+    const { name, refreshMs } = this.options;
+    const now = clock.monotonic();
+    if (refreshMs === undefined) return describeHolding(this.#holding(0), pool.usableAt(name, now));
+    const list = `the list has ${formatCount(pool.heldAt(name, now), 'member')}`;
+    return [list, this.#last?.message, this.#rotation?.text()].filter(Boolean).join('; ');
   }
 
   /**
@@ -478,14 +514,14 @@ export class Source {
       case 'enough':
         this.#drawsAhead = false;
         if (isHalted) break;
-        this.#move({ name: 'ready', reason: this.#stock.text(this.#last?.message) });
+        this.#move({ name: 'ready', reason: this.#holdingText() });
         this.#timer.armBy(plan.checkAt);
         break;
     }
   }
 
   #startTurn(count: number, urgent: boolean): void {
-    const startAt = this.#refillRequested ? 0 : this.#spacing.notBeforeAt(urgent);
+    const startAt = this.#refillRequested ? 0 : this.#statistics.notBeforeAt(urgent);
     const mustWait = startAt > this.#context.clock.monotonic();
     // A suspended source that tries a draw keeps its phase until the pace store answers. So if the pace store fails
     // again, the phase does not change and noria emits no event.
@@ -519,7 +555,7 @@ export class Source {
       // Such a request overrides the suspension, so noria would otherwise repeat the draw endlessly without a pause.
       this.#refillRequested = false;
       const isSuspendedByTurn = isSuspended(this.#phase) && this.#phase !== phaseBefore;
-      if (!isSuspendedByTurn) this.#learn(outcomeOfError(error), { asked: 0, gained: 0 }, undefined);
+      if (!isSuspendedByTurn) this.#learn(outcomeOfError(error), { asked: 0, gained: 0 });
     }
     this.#turn = undefined;
     this.#check();
@@ -531,7 +567,7 @@ export class Source {
    *
    * @param planned - the number of members, as planned before the wait.
    */
-  async #draw(place: DrawPlace, planned: number, signal: AbortSignal): Promise<void> {
+  async #draw(place: Place, planned: number, signal: AbortSignal): Promise<void> {
     let count = planned;
     const isWanted = () => {
       const plan = this.#plan();
@@ -553,9 +589,7 @@ export class Source {
       const open = await this.#connect(count, signal);
       if (open === undefined) return;
       try {
-        const permit = await place.claim();
-        if (permit === undefined) continue;
-        if (await place.send(permit, () => this.#send(open, permit, signal))) return;
+        if (await place.send((permit) => this.#send(open, permit, signal))) return;
       } finally {
         open.connection.close();
       }
@@ -591,6 +625,7 @@ export class Source {
     const call = new AbortController();
     const abort = () => call.abort();
     this.#call = call;
+    const draw = { options, startedAt, signal: call.signal };
     turn.addEventListener('abort', abort);
     try {
       const gathers = settings().fill === 'demand' && pool.demand(options.name).waiting > 0;
@@ -598,14 +633,13 @@ export class Source {
         extractor.connect(options.call, call.signal),
         gathers ? pause(clock, GATHER_MS, call.signal) : undefined,
       ]);
-      return { connection, options, startedAt, signal: call.signal };
+      return { ...draw, connection };
     } catch (error) {
       this.#refillRequested = false;
       if (call.signal.aborted) return undefined; // ignored: the turn has ended
       const outcome = outcomeOfError(error);
       bus.emit('draw.started', { source: options.name, asked: count });
-      const gained = this.#apply({ options, startedAt, asked: count, outcome });
-      this.#learn(outcome, { asked: count, gained }, undefined);
+      this.#end(draw, { outcome }, { asked: count });
       return undefined;
     } finally {
       turn.removeEventListener('abort', abort);
@@ -615,7 +649,7 @@ export class Source {
   /** Makes the call if it is still necessary. */
   async #send(
     draw: OpenDraw,
-    permit: DrawPermit,
+    permit: Permit,
     turn: AbortSignal,
   ): Promise<{ readonly result: undefined; readonly settlement: Settlement }> {
     if (turn.aborted) return NOT_SENT;
@@ -630,39 +664,44 @@ export class Source {
     // If the permit expired, the turn waits for another permit, and the operator's request for a draw still applies.
     if (permit.state === 'expired') this.#refillRequested ||= wasRequested;
     if (ended === undefined) return NOT_SENT;
-    const gained = this.#apply(ended);
-    if (draw.signal.aborted) return NOT_SENT;
-    const settlement = this.#learn(ended.outcome, { asked: count, gained }, permit.sinceArrivalMs);
-    if (draw.options !== this.options) this.#forgetOldOptions();
+    const settlement = this.#end(draw, ended, { asked: count, sinceArrivalMs: permit.sinceArrivalMs });
+    if (!draw.signal.aborted && draw.options !== this.options) this.#forgetOldOptions();
     return { result: undefined, settlement };
   }
 
   /** Returns undefined if the call was aborted, or if the permit had expired and noria sent nothing. */
-  async #extract(draw: OpenDraw, asked: number, gate: DrawPermit): Promise<EndedDraw | undefined> {
-    const { connection, options, startedAt, signal } = draw;
+  async #extract(
+    { connection, options, signal }: OpenDraw,
+    asked: number,
+    gate: Permit,
+  ): Promise<EndedCall | undefined> {
     const { call, secrets, name: source } = options;
     this.#context.bus.emit('draw.started', { source, asked });
     try {
       const answer = await connection.extract({ ...call, count: asked }, { secrets, gate });
-      return { options, startedAt, asked, outcome: outcomeOfAnswer(call.product, answer), answer };
+      return { outcome: outcomeOfAnswer(call.product, answer), answer };
     } catch (error) {
       // ignored: the source closes, or the permit expired and the turn waits for another one
       if (signal.aborted || hasCode(error, 'pace-held')) return undefined;
-      return { options, startedAt, asked, outcome: outcomeOfError(error) };
+      return { outcome: outcomeOfError(error) };
     }
   }
 
   /**
-   * Adds the members of a draw to the pool, counts them, and emits `draw.done`.
+   * Adds the members of a draw to the pool, counts them, emits `draw.done`, and learns from the outcome.
    *
-   * @returns how many more members will be usable before the next draw can deliver, because of this draw.
+   * @returns the effect on the pace.
    */
-  #apply({ options, startedAt, asked, outcome, answer }: EndedDraw): number {
+  #end(
+    { options, startedAt, signal }: Omit<OpenDraw, 'connection'>,
+    { outcome, answer }: EndedCall,
+    call: Omit<Call, 'gained'>,
+  ): Settlement {
     const { clock, bus, pool } = this.#context;
     const source = options.name;
     const statistics = this.#statistics;
     const ms = clock.monotonic() - startedAt;
-    const aheadMs = this.#gapMs + statistics.latencyMs;
+    const aheadMs = this.#gapMs + statistics.latencyMs; // before the next draw can deliver
     const usable = () => pool.usableAt(source, clock.monotonic() + aheadMs);
     const usableBefore = usable();
     if (outcome.limitsConnections) pool.limitTunnels(source, TUNNEL_SHARE);
@@ -670,49 +709,51 @@ export class Source {
     let added = { joined: 0, renewed: 0 };
     if (answer !== undefined) {
       statistics.quota = { ...statistics.quota, ...answer.quota };
-      statistics.countForbidden(forbiddenIn(answer));
       if (options.dailyBudget !== undefined) statistics.budget.add(distinctIps(answer), clock.now());
       const members = drawnMembers(answer, options);
-      added = this.#stock.add(members);
-      statistics.drawn += added.joined;
+      added = this.#addMembers(members);
+      const forbidden = forbiddenIn(answer);
+      statistics.drawn += forbidden + added.joined;
+      statistics.unused += forbidden;
       statistics.recordLatency(ms);
       statistics.recordLifetimes(members.map(({ endsAt }) => (endsAt ?? Infinity) - clock.monotonic()));
     }
     const gained = usable() - usableBefore;
-    bus.emit('draw.done', drawDone({ source, asked, ms }, outcome, { answer, ...added }));
-    return gained;
+    bus.emit('draw.done', drawDone({ source, asked: call.asked, ms }, outcome, { answer, ...added }));
+    return signal.aborted ? PACE_UNCHANGED : this.#learn(outcome, { ...call, gained });
+  }
+
+  /** Gives members to the pool. A list has all its members in each answer, so members that it lacks leave. */
+  #addMembers(members: readonly DrawnMember[]): AddedMembers {
+    const { pool, clock } = this.#context;
+    const { name, refreshMs } = this.options;
+    if (refreshMs === undefined)
+      return members.length > 0 ? pool.addMembers(name, members) : { joined: 0, renewed: 0, rejected: 0 };
+    this.#readAt = clock.monotonic();
+    const listed = this.#rotation?.list(members) ?? members;
+    const added = pool.addMembers(name, listed);
+    pool.retainMembers(name, listed);
+    return added;
   }
 
   /**
    * Learns from the end of a call, reports it to the fleet, and suspends the source if necessary.
    *
-   * @param draw - `gained`: how many more members are usable because of the call.
-   * @param sinceArrivalMs - see `Permit.sinceArrivalMs`.
    * @returns the effect on the pace.
    */
-  #learn(
-    answered: DrawOutcome,
-    draw: { readonly asked: number; readonly gained: number },
-    sinceArrivalMs: number | undefined,
-  ): Settlement {
-    const now = this.#context.clock.monotonic();
+  #learn(answered: DrawOutcome, call: Call): Settlement {
     const whitelist = answered.refusesAddress ? this.#whitelist : undefined;
     const outcome = whitelist?.refused(answered) ?? answered;
-    const { settlement, suspension } = this.#react(outcome, draw, sinceArrivalMs);
+    const { settlement, suspension } = this.#react(outcome, call);
     this.#report(outcome, suspension);
     // noria does not repeat the first draw if it dropped all proxies of the answer: each draw may cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) this.#drawsAhead = false;
     if (whitelist?.isDue) this.#drawsAhead = true;
-    else if (suspension !== undefined)
-      this.#move(suspensionBy(outcome, suspension, { source: this.options.name, now }));
+    else if (suspension !== undefined) this.#move(suspension);
     return settlement;
   }
 
-  #react(
-    outcome: DrawOutcome,
-    { asked, gained }: { readonly asked: number; readonly gained: number },
-    sinceArrivalMs: number | undefined,
-  ): Reaction {
+  #react(outcome: DrawOutcome, { asked, gained, sinceArrivalMs }: Call): Reaction {
     const { clock, random } = this.#context;
     const isLoss = isLossOfStore(outcome.code);
     this.#lossOfStore = isLoss ? outcome : undefined;
@@ -720,10 +761,14 @@ export class Source {
     if (outcome.code === PARAMS_WRONG && asked > 1) return this.#requestLess(asked);
     const { kind } = outcome.verdict;
     this.#streak = { kind, length: this.#streak.kind === kind ? this.#streak.length + 1 : 1 };
-    if (kind === 'ok' || kind === 'empty') this.#spacing.recordDraw(gained, clock.monotonic(), this.#gapMs);
+    if (kind === 'ok' || kind === 'empty')
+      this.#statistics.recordDraw(gained, clock.monotonic(), this.#gapMs);
     if (kind === 'ok') this.#warnedOfDropped = false;
     this.#warnAbout(outcome, sinceArrivalMs);
-    return reactTo(outcome, { consecutive: this.#streak.length, wallAt: clock.now(), random });
+    return reactTo(outcome, {
+      ...{ source: this.options.name, consecutive: this.#streak.length },
+      ...{ clock, random },
+    });
   }
 
   /**
@@ -752,14 +797,12 @@ export class Source {
   }
 
   /** Tells the other norias of the fleet what the call has shown about the instance, unless they know it. */
-  #report(outcome: DrawOutcome, suspension: Reaction['suspension']): void {
-    const { clock, onReport } = this.#context;
+  #report(outcome: DrawOutcome, suspension: Suspension | undefined): void {
     this.#unreadReport = undefined; // outdated, because this noria has made a call since it received the report
-    const { quota } = this.#statistics;
-    const report = reportOf(outcome, suspension, { quota, now: clock.monotonic() });
+    const report = reportOf(outcome, suspension, this.#statistics.quota);
     if (report === undefined || isSame(report, this.#lastReport)) return;
     this.#lastReport = report;
-    onReport?.(this.options.name, report);
+    this.#context.onReport?.(this.options.name, report);
   }
 
   /** Forgets what the source learned with the old options, and ends the suspension that they caused. */
@@ -769,7 +812,7 @@ export class Source {
     this.#streak = NO_STREAK;
     this.#warnedOfDropped = false;
     this.#unreadReport = undefined;
-    this.#spacing.reset();
+    this.#statistics.forgetDraws();
     if (!isSuspended(this.#phase) || this.#isPausedByOperator) return;
     this.#move({ name: 'idle', reason: 'the configuration changed' });
     this.#refillRequested = true;

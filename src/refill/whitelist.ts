@@ -9,7 +9,7 @@ import { NoriaError } from '../core/faults.ts';
 import { Secret } from '../core/secret.ts';
 import { roughDuration } from '../core/words.ts';
 import type { UrlAccess, WhitelistOptions } from './options.ts';
-import type { DrawPermit, DrawPlace } from './pace.ts';
+import type { Place } from './pace.ts';
 import { PACE_UNCHANGED } from './pace-rule.ts';
 import type { DrawOutcome } from './reaction.ts';
 
@@ -49,7 +49,7 @@ export class Whitelist {
   }
 
   /** Calls the binding URL. The call counts as a call of the source, so it keeps the pace of `place`. */
-  async bind(place: DrawPlace, signal: AbortSignal): Promise<void> {
+  async bind(place: Place, signal: AbortSignal): Promise<void> {
     this.isDue = false;
     const last = this.#last;
     const at = this.#clock.monotonic();
@@ -67,16 +67,14 @@ export class Whitelist {
     }
   }
 
-  async #call(address: string, place: DrawPlace, signal: AbortSignal): Promise<string | undefined> {
+  async #call(address: string, place: Place, signal: AbortSignal): Promise<string | undefined> {
     const url = new Secret(this.options.url.reveal().replaceAll(ADDRESS_TAG, encodeURIComponent(address)));
     const connection = await this.#urls.open(this.options.url, signal);
     try {
-      const permit = await place.claim();
-      const send = async (gate: DrawPermit) => ({
-        result: await connection.get(url, gate),
+      const sent = await place.send(async (permit) => ({
+        result: await connection.get(url, permit),
         settlement: PACE_UNCHANGED,
-      });
-      const sent = permit && (await place.send(permit, () => send(permit)));
+      }));
       if (sent === undefined) return 'was late';
       const { status, text } = sent.result;
       return status < 300 ? undefined : `answered with status ${status}${text && `: ${text}`}`;

@@ -7,11 +7,11 @@ import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
 import { bodyText, type DrawAnswer, quoteText } from './answer.ts';
 import type { ServiceClient, ServiceConnection } from './client.ts';
-import type { RefuseAddress } from './decode.ts';
+import type { DecodedDraw, RefuseAddress } from './decode.ts';
 import { makeMembers } from './gateway.ts';
 import { linkSecrets } from './link/link-url.ts';
 import { decodeList, listBody, readListFile } from './list.ts';
-import type { CountlessCall, DrawCall, ListCall, ServiceCall } from './request.ts';
+import type { CountlessCall, DrawCall, ListCall } from './request.ts';
 import type { WriteGate } from './transport.ts';
 
 interface SupplyOptions {
@@ -29,6 +29,11 @@ export interface UrlConnection {
 }
 
 export interface SupplyConnection {
+  /**
+   * Gets members once. Resolves with the answer, also if its code is an error.
+   *
+   * @throws the error of `gate.beforeWrite`, or a NoriaError if there is no answer.
+   */
   extract(
     call: DrawCall,
     options: { readonly secrets: readonly Secret[]; readonly gate: WriteGate },
@@ -49,8 +54,12 @@ export class Supply {
   }
 
   async connect(call: CountlessCall, signal: AbortSignal): Promise<SupplyConnection> {
-    const { client } = this.#options;
-    if (call.product === 'gateway') return { ...NOTHING_TO_CLOSE, extract: (made) => this.#make(made) };
+    const { client, clock } = this.#options;
+    if (call.product === 'gateway')
+      return {
+        ...NOTHING_TO_CLOSE,
+        extract: ({ count = 1 }) => makeMembers(call, count, { ...this.#options, sentAt: clock.monotonic() }),
+      };
     if (call.product === 'list' && call.url === undefined)
       return { ...NOTHING_TO_CLOSE, extract: () => this.#readFile(call) };
     const connection = await client.connect(call, signal);
@@ -59,7 +68,10 @@ export class Supply {
         extract: (_, options) => this.#readUrl(call, connection, options.gate),
         close: () => connection.close(),
       };
-    return connectionOf(connection);
+    return {
+      extract: ({ count = 1 }, options) => connection.extract({ ...call, count }, options),
+      close: () => connection.close(),
+    };
   }
 
   /** @param url - the URL, whose placeholders `get` may have replaced. */
@@ -73,12 +85,6 @@ export class Supply {
       },
       close: () => connection.close(),
     };
-  }
-
-  async #make(call: DrawCall): Promise<DrawAnswer> {
-    const { clock } = this.#options;
-    if (call.product !== 'gateway') throw new TypeError(`${call.product} is not a gateway`);
-    return makeMembers(call, call.count ?? 1, { ...this.#options, sentAt: clock.monotonic() });
   }
 
   async #readFile(call: ListCall): Promise<DrawAnswer> {
@@ -97,21 +103,8 @@ export class Supply {
     return answer;
   }
 
-  #decode(body: Uint8Array, call: ListCall): Omit<DrawAnswer, 'sentAt'> {
+  #decode(body: Uint8Array, call: ListCall): DecodedDraw {
     const { clock, refuses } = this.#options;
     return decodeList(body, call, { refuses, wallAt: clock.now() });
   }
-}
-
-function connectionOf(connection: ServiceConnection): SupplyConnection {
-  return {
-    extract: (call, options) => connection.extract(serviceCall(call), options),
-    close: () => connection.close(),
-  };
-}
-
-function serviceCall(call: DrawCall): ServiceCall {
-  if (call.product === 'gateway' || call.product === 'list')
-    throw new TypeError(`${call.product} is not a call to a service`);
-  return call;
 }

@@ -1,7 +1,13 @@
 import { expect, test } from 'vitest';
 import { MINUTE_MS } from '../../src/core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../../src/core/faults.ts';
-import { outcomeOfAnswer, outcomeOfError, type Reaction, reactTo } from '../../src/refill/reaction.ts';
+import {
+  outcomeOfAnswer,
+  outcomeOfError,
+  type Reaction,
+  reactTo,
+  type Suspension,
+} from '../../src/refill/reaction.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import { CODES } from '../../src/service/codes.ts';
 import { OPERATIONS, PRODUCTS, type Product } from '../../src/service/operations.ts';
@@ -14,14 +20,15 @@ function answer(code: string, changes: Partial<DrawAnswer> = {}): DrawAnswer {
   return { code, message: '', entries, dropped: {}, quota: {}, sentAt: 0, ...changes };
 }
 
+/** The monotonic time is 0, so that a suspension ends at its length. */
+const call = (consecutive: number, wallAt = NOON_AT, random = steady) => ({
+  ...{ source: 'city', consecutive, random },
+  clock: { now: () => wallAt, monotonic: () => 0 },
+});
 const react = (product: Product, given: DrawAnswer, consecutive = 1, wallAt = NOON_AT): Reaction =>
-  reactTo(outcomeOfAnswer(product, given), { consecutive, wallAt, random: steady });
+  reactTo(outcomeOfAnswer(product, given), call(consecutive, wallAt));
 const reactToFault = (code: FaultCode, consecutive = 1) =>
-  reactTo(outcomeOfError(new NoriaError(code, 'what happened')), {
-    consecutive,
-    wallAt: NOON_AT,
-    random: steady,
-  });
+  reactTo(outcomeOfError(new NoriaError(code, 'what happened')), call(consecutive));
 
 const EVERY = PRODUCTS.flatMap((product) =>
   Object.keys(CODES[OPERATIONS[product].number]).map((code) => [product, code] as const),
@@ -33,43 +40,44 @@ test('reaction: every code of every operation has one, and no suspension is shor
     const outcome = outcomeOfAnswer(product, answer(code));
     const { suspension } = react(product, answer(code));
     expect(outcome.summary, `${product} ${code}`).toMatch(/\.$/);
-    if (suspension !== undefined) expect(suspension.ms, `${product} ${code}`).toBeGreaterThanOrEqual(30_000);
+    if (suspension !== undefined)
+      expect(suspension.untilAt, `${product} ${code}`).toBeGreaterThanOrEqual(30_000);
   }
 });
 
-test.each<[Product, string, Reaction]>([
+test.each<[Product, string, Pick<Reaction, 'settlement'> & { suspension?: Partial<Suspension> }]>([
   ['short-classic', '10001', { settlement: { kind: 'done' } }],
   ['short-classic', '12009', { settlement: { kind: 'done' } }],
   ['short-classic', '12002', { settlement: { kind: 'refused', minMs: undefined } }],
   [
     'short-classic',
     '12001',
-    { settlement: { kind: 'done' }, suspension: { phase: 'halted', ms: Infinity, urgentMs: Infinity } },
+    { settlement: { kind: 'done' }, suspension: { name: 'halted', untilAt: Infinity, urgentAt: Infinity } },
   ],
   [
     'short-classic',
     '12003',
-    { settlement: { kind: 'done' }, suspension: { phase: 'halted', ms: Infinity, urgentMs: Infinity } },
+    { settlement: { kind: 'done' }, suspension: { name: 'halted', untilAt: Infinity, urgentAt: Infinity } },
   ],
   [
     'short-classic',
     '12004',
     {
       settlement: { kind: 'done' },
-      suspension: { phase: 'halted', ms: 30 * MINUTE_MS, urgentMs: 30 * MINUTE_MS },
+      suspension: { name: 'halted', untilAt: 30 * MINUTE_MS, urgentAt: 30 * MINUTE_MS },
     },
   ],
   [
     'short-classic',
     '12007',
-    { settlement: { kind: 'done' }, suspension: { phase: 'paused', ms: MINUTE_MS, urgentMs: MINUTE_MS } },
+    { settlement: { kind: 'done' }, suspension: { name: 'paused', untilAt: MINUTE_MS, urgentAt: MINUTE_MS } },
   ],
   [
     'short-classic',
     '12008',
     {
       settlement: { kind: 'done' },
-      suspension: { phase: 'paused', ms: 5 * MINUTE_MS, urgentMs: 5 * MINUTE_MS },
+      suspension: { name: 'paused', untilAt: 5 * MINUTE_MS, urgentAt: 5 * MINUTE_MS },
     },
   ],
   [
@@ -77,30 +85,33 @@ test.each<[Product, string, Reaction]>([
     '12012',
     {
       settlement: { kind: 'silence', ms: 2 * MINUTE_MS },
-      suspension: { phase: 'paused', ms: 2 * MINUTE_MS, urgentMs: 2 * MINUTE_MS },
+      suspension: { name: 'paused', untilAt: 2 * MINUTE_MS, urgentAt: 2 * MINUTE_MS },
     },
   ],
 ])('reaction: %s %s leads to %j', (product, code, expected) => {
-  expect(react(product, answer(code))).toEqual(expected);
+  const { suspension, ...reaction } = react(product, answer(code));
+  const { name, untilAt, urgentAt } = suspension ?? {};
+  const told = suspension === undefined ? reaction : { ...reaction, suspension: { name, untilAt, urgentAt } };
+  expect(told).toEqual(expected);
 });
 
 test('reaction: retries of a used-up quota back off, and happen just after midnight', () => {
   const waits = [1, 2, 3, 4, 5].map(
-    (consecutive) => react('shared', answer('12008'), consecutive).suspension?.ms,
+    (consecutive) => react('shared', answer('12008'), consecutive).suspension?.untilAt,
   );
   expect(waits).toEqual([5, 10, 20, 30, 30].map((minutes) => minutes * MINUTE_MS));
   const beforeMidnight = Date.UTC(2030, 0, 1, 15, 50);
-  expect(react('long-residential', answer('12010'), 1, beforeMidnight).suspension?.ms).toBe(
+  expect(react('long-residential', answer('12010'), 1, beforeMidnight).suspension?.untilAt).toBe(
     10 * MINUTE_MS + 5_000,
   );
-  expect(react('long-residential', answer('12010')).suspension?.ms).toBe(30 * MINUTE_MS);
+  expect(react('long-residential', answer('12010')).suspension?.untilAt).toBe(30 * MINUTE_MS);
   // On the other operations 12010 is not about a quota.
-  expect(react('shared', answer('12010')).suspension?.ms).toBe(MINUTE_MS);
+  expect(react('shared', answer('12010')).suspension?.untilAt).toBe(MINUTE_MS);
 });
 
 test('reaction: the draw that empties the quota suspends the source', () => {
   const last = answer('10001', { quota: { remaining: 0 } });
-  expect(react('short-pure', last).suspension).toMatchObject({ phase: 'paused', ms: 30 * MINUTE_MS });
+  expect(react('short-pure', last).suspension).toMatchObject({ name: 'paused', untilAt: 30 * MINUTE_MS });
   expect(outcomeOfAnswer('short-pure', last).code).toBe('10001');
 });
 
@@ -109,34 +120,42 @@ test('reaction: without an answer the backoff doubles up to ten minutes, one min
     { length: 12 },
     (_, index) => reactToFault('service-transport', index + 1).suspension,
   );
-  expect(suspensions.slice(0, 4).map((suspension) => suspension?.ms)).toEqual([
+  expect(suspensions.slice(0, 4).map((suspension) => suspension?.untilAt)).toEqual([
     5_000, 10_000, 20_000, 40_000,
   ]);
-  expect(suspensions.at(-1)).toEqual({ phase: 'backoff', ms: 10 * MINUTE_MS, urgentMs: MINUTE_MS });
+  expect(suspensions.at(-1)).toMatchObject({ name: 'backoff', untilAt: 10 * MINUTE_MS, urgentAt: MINUTE_MS });
 });
 
 test('reaction: a block causes silence from two minutes up to half an hour, also while clients wait', () => {
   const reactions = [1, 2, 5, 20].map((consecutive) => reactToFault('service-blocked', consecutive));
-  expect(reactions.map(({ suspension }) => suspension?.ms)).toEqual(
+  expect(reactions.map(({ suspension }) => suspension?.untilAt)).toEqual(
     [2, 4, 30, 30].map((minutes) => minutes * MINUTE_MS),
   );
   for (const { suspension, settlement } of reactions) {
-    expect(suspension?.urgentMs).toBe(suspension?.ms);
-    expect(settlement).toEqual({ kind: 'silence', ms: suspension?.ms });
+    expect(suspension?.urgentAt).toBe(suspension?.untilAt);
+    expect(settlement).toEqual({ kind: 'silence', ms: suspension?.untilAt });
   }
 });
 
 test('reaction: an unusable address halts, and a defect of the program is rethrown', () => {
-  expect(reactToFault('bad-config').suspension).toMatchObject({ phase: 'halted', ms: Infinity });
+  expect(reactToFault('bad-config').suspension).toMatchObject({ name: 'halted', untilAt: Infinity });
   expect(() => outcomeOfError(new RangeError('a mistake'))).toThrow('a mistake');
 });
 
 test('reaction: the backoff has a jitter of a tenth within its bounds', () => {
   const outcome = outcomeOfError(new NoriaError('service-transport', ''));
   const ms = (random: number) =>
-    reactTo(outcome, { consecutive: 3, wallAt: NOON_AT, random: () => random }).suspension?.ms ?? 0;
+    reactTo(
+      outcome,
+      call(3, NOON_AT, () => random),
+    ).suspension?.untilAt ?? 0;
   expect([ms(0), ms(0.5), ms(0.999)].map(Math.round)).toEqual([18_000, 20_000, 21_996]);
-  expect(reactTo(outcome, { consecutive: 1, wallAt: NOON_AT, random: () => 0 }).suspension?.ms).toBe(5_000);
+  expect(
+    reactTo(
+      outcome,
+      call(1, NOON_AT, () => 0),
+    ).suspension?.untilAt,
+  ).toBe(5_000);
 });
 
 test('reaction: the summary and advice contain no text of the service', () => {

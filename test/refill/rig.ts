@@ -3,16 +3,12 @@ import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../../src/pool/drawn-member.ts';
-import type {
-  DrawSourceOptions,
-  ExtractConnection,
-  Extractor,
-  RefillPool,
-} from '../../src/refill/options.ts';
+import type { DrawSourceOptions, Extractor, RefillPool } from '../../src/refill/options.ts';
 import { Refiller, type RefillOptions } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import type { DrawCall, ExtractCall, ServiceAddress } from '../../src/service/request.ts';
+import type { SupplyConnection } from '../../src/service/supply.ts';
 import type { WriteGate } from '../../src/service/transport.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
@@ -142,7 +138,7 @@ export class ScriptedService implements Extractor {
   /** Opens connections at once; `connecting` may delay or fail that. */
   connecting: (signal: AbortSignal) => Promise<void> = async () => {};
 
-  async connect(_address: ServiceAddress, signal: AbortSignal): Promise<ExtractConnection> {
+  async connect(_address: ServiceAddress, signal: AbortSignal): Promise<SupplyConnection> {
     await this.connecting(signal);
     return { extract: (call, { gate }) => this.#extract(call, gate, signal), close: () => {} };
   }

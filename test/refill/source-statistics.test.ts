@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { DAY_MS, HOUR_MS } from '../../src/core/duration.ts';
-import { DrawSpacing } from '../../src/refill/plan.ts';
 import {
   DailyBudget,
   readStatistics,
@@ -11,6 +10,9 @@ import {
 
 const MIDNIGHT_AT = Date.UTC(2030, 0, 1) - 8 * HOUR_MS;
 const GAP_MS = 10_250;
+const DEAD = { hasFailed: true, isOwn: true };
+
+const fresh = (unproven = false) => new SourceStatistics(MIDNIGHT_AT, undefined, { unproven });
 
 test("daily budget: the service's day begins at midnight in UTC+8", () => {
   expect(serviceDay(MIDNIGHT_AT)).toBe(serviceDay(MIDNIGHT_AT + DAY_MS - 1));
@@ -36,7 +38,7 @@ test('daily budget: it survives a restart and a clock that is set back, but not 
 });
 
 test('draw spacing: fruitless draws are spaced from the third on, up to two minutes', () => {
-  const spacing = new DrawSpacing(false);
+  const spacing = fresh();
   const waits: number[] = [];
   for (let draw = 0; draw < 8; draw += 1) {
     spacing.recordDraw(0, 1_000, GAP_MS);
@@ -50,25 +52,25 @@ test('draw spacing: fruitless draws are spaced from the third on, up to two minu
 });
 
 test('draw spacing: ten unused failures in a row cause single, spaced draws until a member is used', () => {
-  const spacing = new DrawSpacing(false);
-  const reports = Array.from({ length: 12 }, () => spacing.recordUnusedFailure());
-  expect(reports.findIndex((failures) => failures !== undefined)).toBe(9);
-  expect(reports.filter((failures) => failures !== undefined)).toEqual([10]);
-  expect([spacing.maxPerCall, spacing.isPromising]).toEqual([1, false]);
+  const spacing = fresh();
+  const reports = Array.from({ length: 12 }, () => spacing.recordRemoval(0, DEAD));
+  expect(reports.indexOf(true)).toBe(9);
+  expect(reports.filter((isNew) => isNew)).toHaveLength(1);
+  expect([spacing.isDistrusted, spacing.isPromising]).toEqual([true, false]);
   for (let draw = 0; draw < 6; draw += 1) spacing.recordDraw(1, 0, GAP_MS);
   expect(spacing.notBeforeAt(true)).toBe(120_000);
   spacing.recordUse();
-  expect([spacing.maxPerCall, spacing.isPromising, spacing.notBeforeAt(false)]).toEqual([Infinity, true, 0]);
+  expect([spacing.isDistrusted, spacing.isPromising, spacing.notBeforeAt(false)]).toEqual([false, true, 0]);
 });
 
 test('draw spacing: of unproven members, a hundred must fail unused before draws are spaced', () => {
-  const spacing = new DrawSpacing(true);
-  const reports = Array.from({ length: 100 }, () => spacing.recordUnusedFailure());
-  expect(reports.findIndex((failures) => failures !== undefined)).toBe(99);
+  const spacing = fresh(true);
+  const reports = Array.from({ length: 100 }, () => spacing.recordRemoval(0, DEAD));
+  expect(reports.indexOf(true)).toBe(99);
 });
 
 test('source statistics: a snapshot restores them', () => {
-  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  const statistics = fresh();
   statistics.drawn = 7;
   statistics.used = 1;
   statistics.unused = 1;
@@ -82,7 +84,9 @@ test('source statistics: a snapshot restores them', () => {
     unused: 1,
   });
   const read = readStatistics({ city: snapshot, other: 'x' });
-  expect(new SourceStatistics(MIDNIGHT_AT, read.get('city')).snapshot()).toEqual(snapshot);
+  expect(new SourceStatistics(MIDNIGHT_AT, read.get('city'), { unproven: false }).snapshot()).toEqual(
+    snapshot,
+  );
   expect(read.get('other')).toBeUndefined();
 });
 
@@ -92,13 +96,14 @@ test.each([undefined, null, 'x', [7]])('source statistics: %j restores nothing',
 
 test('source statistics: an invalid field counts as never written', () => {
   const damaged = { drawn: -1, used: 3, learnedMost: 0, budget: { drawn: [1, 'a'] } };
-  const statistics = new SourceStatistics(MIDNIGHT_AT, readStatistics({ city: damaged }).get('city'));
+  const stored = readStatistics({ city: damaged }).get('city');
+  const statistics = new SourceStatistics(MIDNIGHT_AT, stored, { unproven: false });
   expect(statistics).toMatchObject({ drawn: 0, used: 3, unused: 0 });
   expect([statistics.learnedMax, statistics.budget.used(MIDNIGHT_AT)]).toEqual([Infinity, 0]);
 });
 
 test('source statistics: the latency is a default until the first answer, then a moving average', () => {
-  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  const statistics = fresh();
   expect(statistics.latencyMs).toBe(1_000);
   statistics.recordLatency(200);
   expect(statistics.latencyMs).toBe(200);
@@ -107,7 +112,7 @@ test('source statistics: the latency is a default until the first answer, then a
 });
 
 test('source statistics: the smaller of budget and quota limits a draw; a stale "0 left" does not', () => {
-  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  const statistics = fresh();
   expect(statistics.quotaLeft(undefined, MIDNIGHT_AT)).toBe(Infinity);
   statistics.budget.add(['a', 'b'], MIDNIGHT_AT);
   expect(statistics.quotaLeft(10, MIDNIGHT_AT)).toBe(8);

@@ -1,5 +1,5 @@
 /** Takes one turn of a pace, as a source does: waits, opens the connection, claims the call and sends it. */
-import type { DrawPermit, Pace } from '../../src/refill/pace.ts';
+import type { Pace, Permit } from '../../src/refill/pace.ts';
 import type { PaceRule, Settlement } from '../../src/refill/pace-rule.ts';
 
 export interface TestTurn<T> {
@@ -12,7 +12,7 @@ export interface TestTurn<T> {
 }
 
 interface TestCall<T> {
-  send(permit: DrawPermit): Promise<{ readonly result: T; readonly settlement: Settlement }>;
+  send(permit: Permit): Promise<{ readonly result: T; readonly settlement: Settlement }>;
   close(): void;
 }
 
@@ -32,9 +32,7 @@ export async function take<T>(pace: Pace, turn: TestTurn<T>, signal: AbortSignal
       const call = await turn.open();
       if (call === undefined) return undefined;
       try {
-        const permit = await place.claim();
-        if (permit === undefined) continue;
-        const sent = await place.send<T | undefined>(permit, async () =>
+        const sent = await place.send<T | undefined>(async (permit) =>
           signal.aborted ? NOT_SENT : call.send(permit),
         );
         if (sent !== undefined) return sent.result;

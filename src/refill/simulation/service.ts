@@ -7,11 +7,11 @@ import type { DrawAnswer } from '../../service/answer.ts';
 import { SUCCESS } from '../../service/codes.ts';
 import type { DrawnEntry } from '../../service/fields.ts';
 import type { DrawCall, ServiceAddress } from '../../service/request.ts';
+import type { SupplyConnection } from '../../service/supply.ts';
 import type { WriteGate } from '../../service/transport.ts';
-import type { ExtractConnection, Extractor } from '../options.ts';
+import type { Extractor } from '../options.ts';
 import { type Range, randomIn, type SimulatedVendor } from './options.ts';
 
-/** How long a slow member takes to accept a tunnel, in ms. */
 const SLOW_MS = 2_000;
 /** A member that dies early lives for this share of its promised life. */
 const EARLY_SHARE = 1 / 3;
@@ -19,7 +19,6 @@ const EARLY_SHARE = 1 / 3;
 interface SimulatedMember {
   readonly isDead: boolean;
   readonly isSlow: boolean;
-  /** The monotonic moment at which the member expires. */
   readonly expiresAt: number;
   isUsed: boolean;
 }
@@ -59,14 +58,13 @@ export class SimulatedService implements Extractor {
     };
   }
 
-  async connect(_address: ServiceAddress, signal: AbortSignal): Promise<ExtractConnection> {
+  async connect(_address: ServiceAddress, signal: AbortSignal): Promise<SupplyConnection> {
     const { clock, random, connectMs } = this.options;
     await pause(clock, randomIn(connectMs, random), signal);
     if (signal.aborted) throw cancelled();
     return { extract: (call, { gate }) => this.#exchange(call, gate, signal), close: () => {} };
   }
 
-  /** Returns undefined if the service never returned a member with this address, or if the member has expired. */
   member(host: string, port: number): SimulatedMember | undefined {
     const member = this.#members.get(`${host}:${port}`);
     return member !== undefined && member.expiresAt > this.options.clock.monotonic() ? member : undefined;
@@ -80,7 +78,6 @@ export class SimulatedService implements Extractor {
     return true;
   }
 
-  /** How much longer than usual the member takes to accept a tunnel, in ms. */
   delayOf(host: string, port: number): number {
     return this.member(host, port)?.isSlow ? SLOW_MS : 0;
   }
@@ -145,10 +142,7 @@ function cancelled(): NoriaError {
   return new NoriaError('shutting-down', 'the call was cancelled');
 }
 
-/**
- * The range of lifetimes for a product and its `timespan` in minutes, from the specification. If the specification
- * names no lifetime, the range is a guess.
- */
+/** By the product and its `timespan` in minutes, from the specification; where it names no lifetime, a guess. */
 export function typicalLifetimeMs({ product, params }: Pick<DrawCall, 'product' | 'params'>): Range {
   const timespan = typeof params['timespan'] === 'number' ? params['timespan'] : 1;
   switch (product) {
