@@ -3,7 +3,7 @@
  * use the folder share the file.
  *
  * noria records a call *before* it sends the call. Reading, deciding and writing are one atomic step
- * (versioned-file.ts). So neither a second process nor a process that crashes again and again can call too early.
+ * (state-files.ts). So neither a second process nor a process that crashes again and again can call too early.
  * pace-rule.ts in refill decides when the next call may be sent.
  */
 
@@ -294,23 +294,9 @@ export async function handOverPace(options: PaceFileOptions, change: FleetChange
   const { left, entries, at } = await recordFleet(options, change);
   const sinceReadMs = timekeeper.stopwatch();
   if (left !== undefined) warn(leftText(left, change.fleet));
-  return (shared) => addCalls(shared, { entries, at, sinceReadMs });
-}
-
-function leftText(left: string, fleet: string | undefined): string {
-  const where = fleet === undefined ? 'without a fleet' : `in the fleet ${fleet}`;
-  return `noria has left the fleet ${left} and now runs ${where}; noria waits as if it had just called every instance; make sure that no noria of the fleet ${left} still uses these instances`;
-}
-
-/** @param own - the calls in the pace file, as read at the moment `at`, and a stopwatch that started not before it. */
-function addCalls(
-  shared: PaceStore,
-  own: { readonly entries: PaceEntries; readonly at: Moment; readonly sinceReadMs: () => number },
-): PaceStore {
-  const { entries, at, sinceReadMs } = own;
   const { floor, paces } = entries;
   const ownPaces = new Map(Object.entries(paces));
-  return {
+  return (shared) => ({
     now: () => shared.now(),
     stopwatch: () => shared.stopwatch(),
     change(key, decide) {
@@ -327,7 +313,12 @@ function addCalls(
         return decide(combineEntries(found, moved, now), now);
       });
     },
-  };
+  });
+}
+
+function leftText(left: string, fleet: string | undefined): string {
+  const where = fleet === undefined ? 'without a fleet' : `in the fleet ${fleet}`;
+  return `noria has left the fleet ${left} and now runs ${where}; noria waits as if it had just called every instance; make sure that no noria of the fleet ${left} still uses these instances`;
 }
 
 /** Returns the entry for another store: without its queue, and with moments that `move` converts. */
