@@ -236,7 +236,7 @@ async function draw(): Promise<void> {
 
 async function openSession(replica = replicas[requests % replicas.length]): Promise<void> {
   const { fleet, pool } = replica as OpenReplica;
-  const lease = await fleet.replica.sessions.acquire(request({ session: randomUUID() }));
+  const lease = await fleet.replica.acquire(request({ session: randomUUID() }));
   if (!isLease(lease)) throw new Error('no member is usable');
   pool.report({ lease: lease.id, kind: 'closed', cut: false, answered: true });
 }

@@ -42,7 +42,7 @@ export function createControl(options: ControlOptions): AdminBackend {
   const startedAt = clock.monotonic();
   const version = readVersion();
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
-    if (isKnown) fleet?.replica.sources.command(source, command);
+    if (isKnown) fleet?.replica.commandSource(source, command);
     return isKnown;
   };
   return {

@@ -180,7 +180,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
       exitOf: (...asked) => prober.exitOf(...asked),
     },
     sharedCount: fleet?.sharedCount,
-    onReport: fleet && ((source, report) => fleet.replica.sources.report(source, report)),
+    onReport: fleet && ((source, report) => fleet.replica.reportSource(source, report)),
   });
   await owner.open('refill', refiller);
   const contents = {
@@ -214,8 +214,8 @@ async function openPlane(
   };
   const workers = workersOf(config());
   if (workers === 1) {
-    const elsewhere = fleet && { findSession: (name: string) => fleet.replica.sessions.find(name) };
-    return new LocalPlane({ ...options, leases: fleet?.replica.sessions, elsewhere });
+    const elsewhere = fleet && { findSession: (name: string) => fleet.replica.findSession(name) };
+    return new LocalPlane({ ...options, leases: fleet?.replica, elsewhere });
   }
   // Loaded only if noria has workers, because it loads node:cluster.
   const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts');

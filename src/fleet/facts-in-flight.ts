@@ -94,7 +94,7 @@ export class FactsInFlight {
         case 'session.ended':
           return sessions.has(fact.name) && !hasSession(fact.name);
         default:
-          return false; // `Replica` and `SharedSources` publish these facts again if the state lacks them
+          return false; // `Replica` publishes these facts again if the state lacks them
       }
     });
   }

@@ -2,7 +2,7 @@
 import type { Clock } from '../core/clock.ts';
 import { serviceDay } from '../refill/source-statistics.ts';
 import type { Timekeeper } from '../state/moment.ts';
-import { createPaceMemory } from '../state/pace-file.ts';
+import { createPaceMemory, type PaceStore } from '../state/pace-file.ts';
 import { MemorySharedPool } from './memory-shared-pool.ts';
 import type { FleetPool, ReplicaStatus } from './shared-pool.ts';
 
@@ -13,21 +13,18 @@ interface MemoryFleetOptions {
   readonly version: string;
 }
 
-interface RunningNoria {
-  readonly clients: () => number;
-}
-
 export class MemoryFleet {
   readonly #options: MemoryFleetOptions;
   readonly #shared: MemorySharedPool;
-  readonly #replicas = new Map<string, RunningNoria>();
+  readonly #pace: PaceStore;
+  readonly #clients = new Map<string, () => number>();
   /** The distinct IPs drawn in one day of the service, by `INSTANCE DAY`. */
   readonly #drawn = new Map<string, Set<string>>();
 
   constructor(options: MemoryFleetOptions) {
-    const { clock, timekeeper } = options;
     this.#options = options;
-    this.#shared = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeper) });
+    this.#shared = new MemorySharedPool({ clock: options.clock });
+    this.#pace = createPaceMemory(options.timekeeper);
   }
 
   /**
@@ -35,16 +32,18 @@ export class MemoryFleet {
    * @param replica - the name of the noria; unique in the fleet.
    */
   connector(replica: string) {
-    const open = async (own: RunningNoria): Promise<FleetPool> => this.#open(replica, own);
+    const open = async ({ clients }: { readonly clients: () => number }): Promise<FleetPool> =>
+      this.#open(replica, clients);
     return { name: this.#options.name, replica, open };
   }
 
-  #open(name: string, replica: RunningNoria): FleetPool {
+  #open(name: string, clients: () => number): FleetPool {
     const connection = this.#shared.connect(name);
     const list = () => this.#list();
-    this.#replicas.set(name, replica);
+    this.#clients.set(name, clients);
     return {
       ...connection,
+      pace: this.#pace,
       fault: undefined,
       lostMs: 0,
       get replicas() {
@@ -61,7 +60,7 @@ export class MemoryFleet {
       drawnBy: (member) => this.#shared.drawnBy(member),
       reload: () => this.#shared.reload(name),
       close: async () => {
-        this.#replicas.delete(name);
+        this.#clients.delete(name);
         await connection.close();
       },
     };
@@ -69,7 +68,7 @@ export class MemoryFleet {
 
   #list(): readonly ReplicaStatus[] {
     const { version } = this.#options;
-    return [...this.#replicas].map(([name, { clients }]) => ({
+    return [...this.#clients].map(([name, clients]) => ({
       name,
       version,
       clients: clients(),

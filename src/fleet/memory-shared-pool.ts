@@ -7,32 +7,22 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { LimitPart } from '../pool/options.ts';
-import type { PaceStore } from '../state/pace-file.ts';
 import type { Replica } from './replica.ts';
 import type { Beat, Fact, FactOf, LoggedFact, SharedSession, SharedState } from './schemas.ts';
-import type { FactFollower, PacedSharedPool } from './shared-pool.ts';
+import type { FactFollower, SharedPool } from './shared-pool.ts';
 import { SharedPoolState } from './shared-state.ts';
 
 interface MemorySharedPoolOptions {
   readonly clock: Clock;
-  /** The pace that the replicas share. Absent if only one replica draws; it then keeps the pace itself. */
-  readonly pace?: PaceStore;
   /**
    * The replica that represents this machine in the fleet. It opens the sessions of the machine, and receives the
    * machine's part of the fleet's limits.
    */
-  readonly machine?: Pick<Replica, 'sessions' | 'delegateLimits'> | undefined;
+  readonly machine?: Pick<Replica, 'findSession' | 'bindSession' | 'delegateLimits'> | undefined;
 }
-
-const NO_PACE: PaceStore = {
-  now: noPace,
-  stopwatch: noPace,
-  change: noPace,
-};
 
 export class MemorySharedPool {
   readonly #clock: Clock;
-  readonly #pace: PaceStore;
   readonly #machine: MemorySharedPoolOptions['machine'];
   readonly #state = new SharedPoolState();
   /** The connections by replica name, in the order in which the replicas started to follow. */
@@ -43,9 +33,8 @@ export class MemorySharedPool {
    */
   #part: LimitPart | undefined;
 
-  constructor({ clock, pace = NO_PACE, machine }: MemorySharedPoolOptions) {
+  constructor({ clock, machine }: MemorySharedPoolOptions) {
     this.#clock = clock;
-    this.#pace = pace;
     this.#machine = machine;
     machine?.delegateLimits((part) => {
       this.#part = part;
@@ -58,10 +47,9 @@ export class MemorySharedPool {
    * @param replica - the name of the replica; unique among the connected replicas.
    * @param servesClients - if false, `FleetActivity.replicas` does not contain the replica.
    */
-  connect(replica: string, { servesClients = true } = {}): PacedSharedPool {
+  connect(replica: string, { servesClients = true } = {}): SharedPool {
     const connection = new ReplicaConnection(servesClients);
     return {
-      pace: this.#pace,
       follow: async (follower) => {
         if (this.#connections.has(replica))
           throw new TypeError(`replica ${replica} already receives the log; call follow() once`);
@@ -78,7 +66,7 @@ export class MemorySharedPool {
       },
       findSession: async (name) =>
         this.#follows(replica, connection)
-          ? (this.#state.session(name, this.#clock.monotonic()) ?? this.#machine?.sessions.find(name))
+          ? (this.#state.session(name, this.#clock.monotonic()) ?? this.#machine?.findSession(name))
           : undefined,
       bindSession: async (proposed, from) => this.#bind(replica, connection, { proposed, from }),
       close: async () => {
@@ -152,7 +140,7 @@ export class MemorySharedPool {
     if (known?.member !== undefined && known.member !== from) return known;
     // The fleet opens the session. The pool of the primary process then publishes it in this shared pool, so this method
     // appends no fact.
-    if (this.#machine !== undefined) return this.#machine.sessions.bind(proposed, from);
+    if (this.#machine !== undefined) return this.#machine.bindSession(proposed, from);
     this.#append(by, [{ kind: 'session.moved', session: proposed, from, reason: 'new' }]);
     return proposed;
   }
@@ -252,8 +240,4 @@ class ReplicaConnection {
     this.#hasNews = false;
     this.#follower?.receiveActivity(activity);
   }
-}
-
-function noPace(): never {
-  throw new TypeError('this shared pool has no pace: its option `pace` is missing');
 }

@@ -13,12 +13,6 @@ import type { PoolObserver } from '../pool/pool-observer.ts';
 import type { Session } from '../pool/session.ts';
 import type { Beat, MemberActivity, SessionActivity } from './schemas.ts';
 
-interface OtherReplicasOptions {
-  readonly sameMachine: boolean;
-  readonly countsLeases: boolean;
-  readonly observers: () => readonly PoolObserver[];
-}
-
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;
@@ -37,13 +31,20 @@ interface CountedLeases<Subject> {
 
 export class OtherReplicas {
   readonly #parts: SharingParts;
-  readonly #options: OtherReplicasOptions;
+  readonly #options: { readonly sameMachine: boolean; readonly countsLeases: boolean };
+  readonly #observers: () => readonly PoolObserver[];
   readonly #byName = new Map<string, OtherReplica>();
   #waiting = 0;
 
-  constructor(parts: SharingParts, options: OtherReplicasOptions) {
+  /** @param observers - returns the pool's other groups of replicas. */
+  constructor(
+    parts: SharingParts,
+    options: { readonly sameMachine: boolean; readonly countsLeases: boolean },
+    observers: () => readonly PoolObserver[],
+  ) {
     this.#parts = parts;
     this.#options = options;
+    this.#observers = observers;
   }
 
   /** Number of clients that wait in the other replicas of this group. `applyDemand` updates it. */
@@ -83,14 +84,14 @@ export class OtherReplicas {
     for (const source of members.sources.values()) {
       const before = source.demandElsewhere.get(this);
       const next = demand.get(source.name);
-      if (!isSame(before, next)) for (const observer of this.#observers) observer.demandChanged();
+      if (!isSame(before, next)) for (const observer of this.#observers()) observer.demandChanged();
       if (next === undefined) source.demandElsewhere.delete(this);
       else source.demandElsewhere.set(this, next);
       if (next === undefined) continue;
       const wasQuiet = next.lastWantedAt - (before?.lastWantedAt ?? Number.NEGATIVE_INFINITY) > QUIET_MS;
       if (wasQuiet || next.waiting > (before?.waiting ?? 0)) risen.push(source.name);
     }
-    if (areServed) for (const observer of this.#observers) observer.allServed();
+    if (areServed) for (const observer of this.#observers()) observer.allServed();
     if (risen.length > 0) bus.emit('demand.rose', { sources: risen });
   }
 
@@ -103,7 +104,7 @@ export class OtherReplicas {
     const member = members.find(id);
     if (member === undefined || uses <= member.uses) return;
     const now = clock.monotonic();
-    for (const observer of this.#observers) observer.memberUsed(member, uses - member.uses);
+    for (const observer of this.#observers()) observer.memberUsed(member, uses - member.uses);
     member.uses = uses;
     if (this.#options.sameMachine) member.lastSuccessAt = now;
     const { maxUsesPerMember } = members.settings.rotation;
@@ -122,11 +123,7 @@ export class OtherReplicas {
     if (member.phase.name === 'draining') return;
     members.index.setEnd(member, endsAt);
     members.index.update(member, clock.monotonic());
-    for (const observer of this.#observers) observer.memberUsed(member, 0);
-  }
-
-  get #observers(): readonly PoolObserver[] {
-    return this.#options.observers();
+    for (const observer of this.#observers()) observer.memberUsed(member, 0);
   }
 
   #sumOfDemand(): { readonly waiting: number; readonly demand: ReadonlyMap<string, Demand> } {
@@ -151,7 +148,7 @@ export class OtherReplicas {
     if (member !== undefined && answeredTo !== undefined) {
       // An answer of a target in another replica counts like an answer here: it shows that targets answer other clients.
       members.recordAnswer(member, answeredTo, now);
-      for (const observer of this.#observers) observer.memberAnswered(member, answeredTo);
+      for (const observer of this.#observers()) observer.memberAnswered(member, answeredTo);
     }
     if (!this.#options.countsLeases) return;
     const change = changeCount(leases, id, { subject: member, count: openLeases });
@@ -177,7 +174,7 @@ export class OtherReplicas {
     if (session !== undefined) {
       session.uses += uses;
       sessions.usedElsewhere(session, activity, clock.monotonic());
-      for (const observer of this.#observers) observer.sessionUsed(session, uses);
+      for (const observer of this.#observers()) observer.sessionUsed(session, uses);
     }
     if (!this.#options.countsLeases) return;
     const change = changeCount(leases, name, { subject: session, count: openLeases });

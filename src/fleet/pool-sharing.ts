@@ -17,15 +17,7 @@ import type { PoolObserver } from '../pool/pool-observer.ts';
 import type { Session } from '../pool/session.ts';
 import type { SiteBan } from '../pool/sites.ts';
 import { OtherReplicas } from './other-replicas.ts';
-import type {
-  Beat,
-  Fact,
-  FactOf,
-  MemberQuarantine,
-  Restriction,
-  SharedMember,
-  SharedSession,
-} from './schemas.ts';
+import type { Beat, Fact, FactOf, MemberQuarantine, SharedMember, SharedSession } from './schemas.ts';
 
 interface SharingOptions {
   readonly onChange: (change: Fact) => void;
@@ -66,12 +58,7 @@ export class PoolSharing implements PoolObserver {
   constructor(parts: SharingParts, options: SharingOptions) {
     this.#parts = parts;
     this.#options = options;
-    const { sameMachine, countsLeases } = options;
-    this.otherReplicas = new OtherReplicas(parts, {
-      sameMachine,
-      countsLeases,
-      observers: () => this.#otherGroups,
-    });
+    this.otherReplicas = new OtherReplicas(parts, options, () => this.#otherGroups);
     parts.observers.push(this);
   }
 
@@ -117,11 +104,15 @@ export class PoolSharing implements PoolObserver {
   }
 
   sessionBound(session: Session, reason: string): void {
-    this.#sessionChanged(session, reason, undefined);
+    this.sessionMoved(session, reason, undefined);
   }
 
   sessionMoved(session: Session, reason: string, from: string | undefined): void {
-    this.#sessionChanged(session, reason, from);
+    if (this.#applying) return;
+    if (MOVED_ALREADY.includes(reason) || this.#otherGroups.some((other) => other.#applying)) {
+      this.#unconfirmed.delete(session.name);
+      this.#report({ kind: 'session.moved', session: this.#describe(session), from, reason });
+    } else if (!this.#unconfirmed.has(session.name)) this.#unconfirmed.set(session.name, from);
   }
 
   sessionUsed(session: Session, uses: number): void {
@@ -164,8 +155,8 @@ export class PoolSharing implements PoolObserver {
     this.#options.onServed();
   }
 
-  sourceRestricted(source: PoolSource): void {
-    this.#report(restrictionOf(source));
+  sourceRestricted({ name, blockedReason, leaseLimit }: PoolSource): void {
+    this.#report({ kind: 'source.restricted', source: name, blockedReason, leaseLimit });
   }
 
   evictionsFrozen(on: boolean): void {
@@ -281,14 +272,6 @@ export class PoolSharing implements PoolObserver {
     ) as PoolSharing[];
   }
 
-  #sessionChanged(session: Session, reason: string, from: string | undefined): void {
-    if (this.#applying) return;
-    if (MOVED_ALREADY.includes(reason) || this.#otherGroups.some((other) => other.#applying)) {
-      this.#unconfirmed.delete(session.name);
-      this.#report({ kind: 'session.moved', session: this.#describe(session), from, reason });
-    } else if (!this.#unconfirmed.has(session.name)) this.#unconfirmed.set(session.name, from);
-  }
-
   /** A ban whose source is not known gets that of a member with this exit. */
   #factOf({ source, ...ban }: SiteBan): FactOf<'site.banned'> {
     const known = () =>
@@ -385,7 +368,7 @@ export class PoolSharing implements PoolObserver {
     const { members } = this.#parts;
     const source = members.sources.get(name);
     if (source === undefined) return;
-    const part = leaseLimit === undefined ? Infinity : partOf(leaseLimit, members.index.part);
+    const part = partOf(leaseLimit, members.index.part);
     members.restrict(source, { blockedReason, leaseLimit: part }, now);
   }
 }
@@ -419,13 +402,4 @@ function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
   if (phase.name !== 'quarantined') return undefined;
   const { untilAt, fault, replaced } = phase;
   return { untilAt, fault, replaced, health: health.snapshot() };
-}
-
-function restrictionOf({ name, blockedReason, leaseLimit }: PoolSource): Restriction {
-  return {
-    kind: 'source.restricted',
-    source: name,
-    ...(blockedReason !== undefined && { blockedReason }),
-    ...(leaseLimit !== Number.POSITIVE_INFINITY && { leaseLimit }),
-  };
 }

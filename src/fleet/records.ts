@@ -13,11 +13,6 @@ export function banKey({ source, site, exit, user = '' }: SharedBan): string {
   return JSON.stringify([source, site, exit, user]);
 }
 
-export function withSource<Each extends Fact>(each: Each, source: string): Fact {
-  if (each.kind === 'member.joined') return { ...each, member: { ...each.member, source } };
-  return 'source' in each ? { ...each, source } : each;
-}
-
 /**
  * Whether the fact must stay on this machine, because it describes what only this machine has observed, or because it
  * contains the login of a member.

@@ -1,6 +1,8 @@
 /**
  * Keeps a pool and its shared pool equal: publishes the changes of the pool as facts, and applies the facts of other
- * replicas.
+ * replicas. Opens sessions, and moves them to other members, in the shared pool before it grants the first lease on this
+ * member, so that all replicas choose the same one. Gives all replicas the operator's last command and the service's last
+ * answer for each source.
  *
  * Of all facts about one subject, such as a member or a session, the last one in the log decides. While this replica waits
  * for its own fact to come back from the log, it skips other replicas' facts about the same subject: those facts are
@@ -10,8 +12,10 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
+import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from '../pool/lease.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
+import type { InstanceReport } from '../refill/reaction.ts';
 import { FactsInFlight } from './facts-in-flight.ts';
 import { type MemberChanges, PoolSharing } from './pool-sharing.ts';
 import { banKey, SAME_MOMENT_MS, staysOnMachine } from './records.ts';
@@ -27,8 +31,8 @@ import type {
   SourceReport,
 } from './schemas.ts';
 import type { FactFollower, FleetActivity, SharedPool } from './shared-pool.ts';
-import { SharedSessions } from './shared-sessions.ts';
-import { SharedSources } from './shared-sources.ts';
+
+type Answer = Lease | LeaseRefusal;
 
 export interface ReplicaOptions {
   readonly name: string;
@@ -58,12 +62,9 @@ export interface ReplicaOptions {
 const QUIET_RATE = 0.001;
 /** Stands for all other replicas if the shared pool adds up their demand. No replica can have this name. */
 const ALL_OTHERS = '*';
-/** The maximum number of members whose eviction votes this replica remembers. */
 const MAX_VOTED_MEMBERS = 10_000;
 
 export class Replica implements FactFollower {
-  readonly sessions: SharedSessions;
-  readonly sources: SharedSources;
   readonly #options: ReplicaOptions;
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
@@ -74,6 +75,11 @@ export class Replica implements FactFollower {
    * the member, no matter which replica published this fact.
    */
   readonly #republished = new Set<string>();
+  /** The proposals of sessions that the shared pool has not answered yet. */
+  readonly #proposed = new Map<string, Promise<void>>();
+  /** The operator's last pause or resume of each source, and the service's last answer about it. */
+  readonly #commands = new Map<string, SourceCommand>();
+  readonly #reports = new Map<string, SourceReport>();
   #replicas: readonly string[] = [];
   #machinePart: LimitPart | undefined;
   #receivePart: ((part: LimitPart) => void) | undefined;
@@ -84,7 +90,7 @@ export class Replica implements FactFollower {
   #closed = false;
 
   constructor(options: ReplicaOptions) {
-    const { pool, bus, shared, sameMachine, servesClients } = options;
+    const { pool, bus, sameMachine, servesClients } = options;
     this.#options = options;
     this.#sharing = new PoolSharing(pool.parts, {
       sameMachine,
@@ -93,9 +99,6 @@ export class Replica implements FactFollower {
       onUse: () => this.#beatLater(),
       onServed: () => this.#allServed(),
     });
-    this.sessions = new SharedSessions(pool, this.#sharing, shared);
-    const { onCommand, onReport } = options;
-    this.sources = new SharedSources({ publish: (fact) => this.#publish(fact), onCommand, onReport });
     this.#subscriptions = [
       bus.on('demand.rose', () => this.#beatNow()),
       bus.on('client.waited', () => this.#allServed()),
@@ -116,6 +119,48 @@ export class Replica implements FactFollower {
    */
   delegateLimits(receive: (part: LimitPart) => void): void {
     this.#receivePart = receive;
+  }
+
+  /** Like `LeaseProvider.acquire`. Grants the lease after all replicas have agreed on a member for its session. */
+  acquire(request: LeaseRequest): Answer | Promise<Answer> {
+    const answer = this.#options.pool.acquire(request);
+    if (request.routing.session === undefined || this.#closed) return answer;
+    return answer instanceof Promise
+      ? answer.then((late) => this.#agreed(request, late))
+      : this.#agreed(request, answer);
+  }
+
+  /** Opens or moves a session for another process of this machine; see `SharedPool.bindSession`. */
+  async bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession> {
+    const known = this.#sharing.session(proposed.name);
+    if (known?.member !== undefined && known.member !== from) return known;
+    const agreed = await this.#options.shared.bindSession(proposed, from);
+    // Another process of this machine may have proposed a member during this call. The whole machine uses the answer that
+    // arrived first. The answers differ only if the store is unavailable.
+    const member = this.#sharing.session(proposed.name)?.member;
+    if (member === undefined || member === from) this.#sharing.confirm(agreed ?? proposed);
+    return this.#sharing.session(proposed.name) ?? agreed ?? proposed;
+  }
+
+  /** Returns a session of any replica, which this replica knows from then on. */
+  async findSession(name: string): Promise<SharedSession | undefined> {
+    const known = this.#sharing.session(name);
+    if (known !== undefined || this.#closed) return known;
+    const found = await this.#options.shared.findSession(name);
+    if (found !== undefined && this.#sharing.session(name) === undefined) this.#sharing.confirm(found);
+    return this.#sharing.session(name);
+  }
+
+  commandSource(source: string, command: SourceCommand['command']): void {
+    const fact: SourceCommand = { kind: 'source.commanded', source, command };
+    if (command !== 'refill') this.#commands.set(source, fact);
+    this.#publish(fact);
+  }
+
+  reportSource(source: string, report: InstanceReport): void {
+    const fact: SourceReport = { ...report, quota: { ...report.quota }, kind: 'source.reported', source };
+    this.#reports.set(source, fact);
+    this.#publish(fact);
   }
 
   /** Applies the state, except where a fact in flight replaces it. Then publishes what the state lacks. */
@@ -149,7 +194,7 @@ export class Replica implements FactFollower {
       } else if (isOwn && fact.kind !== 'session.moved')
         continue; // the pool already contains its own changes, except sessions that `bindSession` opened
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
-        this.sources.receiveFact(fact);
+        this.#receiveSourceFact(fact);
       else if (fact.kind === 'member.joined')
         changes.push({ ...fact, member: this.#withDrawnBy(fact.member, by) });
       else changes.push(fact);
@@ -184,7 +229,6 @@ export class Replica implements FactFollower {
   /** Stops following. The other replicas no longer see this replica. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.sessions.close();
     this.#beatTimer?.[Symbol.dispose]();
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     await this.#options.shared.close();
@@ -204,7 +248,7 @@ export class Replica implements FactFollower {
   }
 
   #applyState(state: SharedState, inFlight: FactsInFlight): void {
-    const { members, bans = [], sessions, restrictions = [] } = state;
+    const { members, bans, sessions, restrictions } = state;
     const sharing = this.#sharing;
     this.#votes.clear();
     this.#republished.clear();
@@ -213,7 +257,71 @@ export class Replica implements FactFollower {
     sharing.apply(bans);
     sharing.apply(restrictions);
     for (const { member, uses } of members) sharing.otherReplicas.setUses(member.id, uses);
-    this.sources.receiveState(state, (source) => inFlight.hasCommandFor(source));
+    this.#applyCommands(state, inFlight);
+    this.#applyReports(state.reports);
+  }
+
+  #applyCommands({ paused, resumed }: SharedState, inFlight: FactsInFlight): void {
+    const loaded = new Map<string, SourceCommand['command']>([
+      ...resumed.map((source) => [source, 'resume'] as const),
+      ...paused.map((source) => [source, 'pause'] as const),
+    ]);
+    for (const own of this.#commands.values()) {
+      if (inFlight.hasCommandFor(own.source) || !loaded.has(own.source)) this.#publish(own);
+    }
+    for (const [source, command] of loaded) {
+      const known = this.#commands.get(source)?.command ?? 'resume';
+      if (inFlight.hasCommandFor(source) || command === known) continue;
+      this.#receiveSourceFact({ kind: 'source.commanded', source, command });
+    }
+  }
+
+  #applyReports(reports: readonly SourceReport[]): void {
+    const loaded = new Set(reports.map(({ source }) => source));
+    for (const own of this.#reports.values()) if (!loaded.has(own.source)) this.#publish(own);
+    for (const report of reports) {
+      if (!isSameReport(report, this.#reports.get(report.source))) this.#receiveSourceFact(report);
+    }
+  }
+
+  #receiveSourceFact(fact: SourceCommand | SourceReport): void {
+    const { onCommand, onReport } = this.#options;
+    if (fact.kind === 'source.reported') {
+      this.#reports.set(fact.source, fact);
+      onReport?.(fact);
+      return;
+    }
+    if (fact.command !== 'refill') this.#commands.set(fact.source, fact);
+    onCommand?.(fact);
+  }
+
+  /** Returns the lease if the replicas agree on its member; otherwise acquires a new lease. */
+  #agreed(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
+    if (!isLease(answer) || answer.session === undefined) return answer;
+    const { session, member } = answer;
+    this.#sharing.failOver(session, member);
+    if (!this.#sharing.isUnconfirmed(session) && !this.#proposed.has(session)) return answer;
+    return this.#propose(session).then(() => {
+      const agreed = this.#sharing.session(session)?.member;
+      if (agreed === undefined || agreed === member) return answer;
+      this.#options.pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+      return this.acquire(request);
+    });
+  }
+
+  /** Concurrent requests of the session wait for the same result. */
+  #propose(name: string): Promise<void> {
+    const proposed = this.#proposed.get(name) ?? this.#proposeOnce(name);
+    this.#proposed.set(name, proposed);
+    return proposed;
+  }
+
+  async #proposeOnce(name: string): Promise<void> {
+    const proposal = this.#sharing.propose(name);
+    const agreed = proposal && (await this.#options.shared.bindSession(proposal.session, proposal.from));
+    this.#proposed.delete(name);
+    // without an answer in time, the session keeps what it has: the proposal, or what other replicas have said meanwhile
+    if (agreed !== undefined) this.#sharing.confirm(agreed);
   }
 
   /**
@@ -222,7 +330,7 @@ export class Replica implements FactFollower {
    * @param before - the members of the pool before the state was applied.
    */
   #publishMissing(
-    { members, sessions, bans = [] }: SharedState,
+    { members, sessions, bans }: SharedState,
     applied: readonly SharedSession[],
     before: readonly MemberChanges[],
   ): void {
@@ -364,4 +472,11 @@ export class Replica implements FactFollower {
       Object.values(beat.demand).some(({ usedUpPerSecond }) => usedUpPerSecond > QUIET_RATE);
     if (isBusy) this.#beatLater();
   }
+}
+
+function isSameReport({ suspension }: SourceReport, known: SourceReport | undefined): boolean {
+  if (known === undefined) return false;
+  const [until = Infinity, knownUntil = Infinity] = [suspension?.untilAt, known.suspension?.untilAt];
+  const isSameEnd = until === knownUntil || Math.abs(until - knownUntil) < SAME_MOMENT_MS;
+  return suspension?.code === known.suspension?.code && isSameEnd;
 }

@@ -156,12 +156,12 @@ export type MachineFact =
   { readonly kind: 'member.suspected'; readonly source: string; readonly member: string } | Restriction;
 
 export type Restriction =
-  /** Why clients may not use the members of a source, and the limit of open leases on all its members. */
+  /** Why clients may not use the members of a source, and the limit of open leases on all its members, or `Infinity`. */
   | {
       readonly kind: 'source.restricted';
       readonly source: string;
       readonly blockedReason?: string | undefined;
-      readonly leaseLimit?: number | undefined;
+      readonly leaseLimit: number;
     }
   /** Whether the network of the machine is down. While the network is down, faults of members do not count. */
   | { readonly kind: 'evictions.frozen'; readonly on: boolean };
@@ -202,14 +202,13 @@ const sourceState = z.object({
 });
 
 /** The complete shared state. Beats are not part of it. Members and sessions that have ended may be missing. */
-export interface SharedState extends Partial<Pick<z.infer<typeof sourceState>, 'resumed' | 'reports'>> {
+export interface SharedState extends Readonly<z.infer<typeof sourceState>> {
   readonly members: readonly MemberRecord[];
-  readonly bans?: readonly SharedBan[] | undefined;
+  readonly bans: readonly SharedBan[];
   /** All sessions, or those that this replica holds if the sessions stay in a store. */
   readonly sessions: readonly SharedSession[];
-  readonly paused: readonly string[];
-  /** Absent in a fleet, because such knowledge is valid for one machine only. */
-  readonly restrictions?: readonly Restriction[] | undefined;
+  /** Empty in a fleet, because such knowledge is valid for one machine only. */
+  readonly restrictions: readonly Restriction[];
 }
 
 export interface MemberActivity {

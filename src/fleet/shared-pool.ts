@@ -88,17 +88,6 @@ export interface SharedPool {
   close(): Promise<void>;
 }
 
-/** A shared pool whose replicas draw members themselves, and therefore share the pace of their calls. */
-export interface PacedSharedPool extends SharedPool {
-  /**
-   * The pace of all instances. A replica appends its own facts to the log before it changes the pace. To draw, it
-   * reserves a call to the service. The reservation succeeds only if this replica has received the whole log;
-   * otherwise it could draw members that another replica has just drawn. Without a connection, a change is rejected
-   * with `fleet-store-lost`.
-   */
-  readonly pace: PaceStore;
-}
-
 export interface ReplicaStatus {
   readonly name: string;
   readonly version: string;
@@ -107,7 +96,14 @@ export interface ReplicaStatus {
 }
 
 /** The shared pool of a fleet, and what a noria shows its operator about the fleet. */
-export interface FleetPool extends PacedSharedPool {
+export interface FleetPool extends SharedPool {
+  /**
+   * The pace of all instances. A replica appends its own facts to the log before it changes the pace. To draw, it
+   * reserves a call to the service. The reservation succeeds only if this replica has received the whole log;
+   * otherwise it could draw members that another replica has just drawn. Without a connection, a change is rejected
+   * with `fleet-store-lost`.
+   */
+  readonly pace: PaceStore;
   readonly fault: NoriaError | undefined;
   readonly lostMs: number;
   readonly replicas: readonly ReplicaStatus[];

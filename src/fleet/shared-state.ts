@@ -55,9 +55,11 @@ export class SharedPoolState {
       case 'member.joined':
         this.#join(fact.member, by, now);
         break;
-      case 'member.quarantined':
-        this.#change(fact.member, { quarantine: fact.quarantine });
+      case 'member.quarantined': {
+        const state = this.#present(fact.member);
+        if (state !== undefined) state.quarantine = fact.quarantine;
         break;
+      }
       case 'member.restored':
         this.#restore(fact.member);
         break;
@@ -82,7 +84,7 @@ export class SharedPoolState {
       case 'member.suspected':
         break; // not part of the state: a suspicion matters only when a replica receives it
       case 'source.commanded':
-        this.#recordCommand(fact);
+        if (fact.command !== 'refill') this.#commands.set(fact.source, fact.command);
         break;
       case 'source.reported':
         this.#reports.set(fact.source, fact);
@@ -135,18 +137,16 @@ export class SharedPoolState {
   read(now: number): SharedState {
     const sourcesWith = (command: SourceCommand['command']) =>
       [...this.#commands].flatMap(([source, last]) => (last === command ? [source] : []));
-    const resumed = sourcesWith('resume');
-    const bans = [...this.#bans.values()].filter(({ untilAt }) => untilAt > now);
     return {
       members: [...this.#members.values()]
         .filter(({ member }) => member.endsAt > now)
         .map((state) => ({ ...state })),
-      ...(bans.length > 0 && { bans }),
+      bans: [...this.#bans.values()].filter(({ untilAt }) => untilAt > now),
       sessions: [...this.#sessions.values()].filter(({ usedAt, ttlMs }) => usedAt + ttlMs > now),
       paused: sourcesWith('pause'),
-      ...(resumed.length > 0 && { resumed }),
-      ...(this.#reports.size > 0 && { reports: [...this.#reports.values()] }),
-      ...(this.#restrictions.size > 0 && { restrictions: [...this.#restrictions.values()] }),
+      resumed: sourcesWith('resume'),
+      reports: [...this.#reports.values()],
+      restrictions: [...this.#restrictions.values()],
     };
   }
 
@@ -161,22 +161,22 @@ export class SharedPoolState {
     this.#members.set(member.id, { member, drawnBy: member.drawnBy ?? by, uses: 0, votes: [] });
   }
 
-  #change(id: string, change: Partial<MemberRecord>): void {
+  #present(id: string): Mutable<MemberRecord> | undefined {
     const state = this.#members.get(id);
-    if (state !== undefined && state.left === undefined) Object.assign(state, change);
+    return state?.left === undefined ? state : undefined;
   }
 
   #restore(id: string): void {
-    const state = this.#members.get(id);
-    if (state === undefined || state.left !== undefined) return;
+    const state = this.#present(id);
+    if (state === undefined) return;
     delete state.quarantine;
     state.member = { ...state.member, unproven: false };
   }
 
   /** Whoever loads the state decides how many votes remove a member (`Replica`). */
   #leave({ member: id, reason, fault }: FactOf<'member.left'>, by: string): void {
-    const state = this.#members.get(id);
-    if (state === undefined || state.left !== undefined) return;
+    const state = this.#present(id);
+    if (state === undefined) return;
     if (reason !== 'failed') state.left = { reason, fault };
     else if (!state.votes.includes(by)) Object.assign(state, { votes: [...state.votes, by], fault });
   }
@@ -187,10 +187,6 @@ export class SharedPoolState {
     if (known !== undefined && known.sinceAt > ban.sinceAt + SAME_MOMENT_MS) return;
     if (known === undefined) this.#sweepSometimes(now);
     this.#bans.set(key, ban);
-  }
-
-  #recordCommand({ source, command }: SourceCommand): void {
-    if (command !== 'refill') this.#commands.set(source, command);
   }
 
   #addSession(session: SharedSession, now: number): void {

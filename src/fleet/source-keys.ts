@@ -4,7 +4,7 @@
  * about an instance from which no local source draws.
  */
 import type { Demand } from '../pool/drawn-member.ts';
-import { sourceOf, staysOnMachine, withSource } from './records.ts';
+import { staysOnMachine } from './records.ts';
 import type { Fact, SharedState } from './schemas.ts';
 import type { FactFollower, SharedPool } from './shared-pool.ts';
 
@@ -58,29 +58,32 @@ function translateFor(follower: FactFollower, { sourceOf: rename }: SourceKeys):
 
 /** Returns an empty list if no local source draws from the fact's instance. */
 function renameFact(fact: Fact, rename: Rename): Fact[] {
-  const key = sourceOf(fact);
-  if (key === undefined) return [fact];
-  const source = rename(key);
-  return source === undefined ? [] : [withSource(fact, source)];
+  if (fact.kind === 'member.joined')
+    return renamed([fact.member], rename).map((member) => ({ ...fact, member }));
+  return 'source' in fact ? renamed([fact], rename) : [fact];
 }
 
 function renameState(
-  { members, bans = [], sessions, paused, resumed = [], reports = [] }: SharedState,
+  { members, bans, paused, resumed, reports, ...state }: SharedState,
   rename: Rename,
-) {
-  const renamed = <Each extends { readonly source: string }>(all: readonly Each[]): Each[] =>
-    all.flatMap((each) => {
-      const source = rename(each.source);
-      return source === undefined ? [] : [{ ...each, source }];
-    });
+): SharedState {
   return {
-    members: members.flatMap((record) => renamed([record.member]).map((member) => ({ ...record, member }))),
-    bans: renamed(bans),
-    sessions,
+    members: members.flatMap((record) =>
+      renamed([record.member], rename).map((member) => ({ ...record, member })),
+    ),
+    ...state,
+    bans: renamed(bans, rename),
     paused: paused.flatMap((key) => rename(key) ?? []),
     resumed: resumed.flatMap((key) => rename(key) ?? []),
-    reports: renamed(reports),
+    reports: renamed(reports, rename),
   };
+}
+
+function renamed<Each extends { readonly source: string }>(all: readonly Each[], rename: Rename): Each[] {
+  return all.flatMap((each) => {
+    const source = rename(each.source);
+    return source === undefined ? [] : [{ ...each, source }];
+  });
 }
 
 function renameDemand(demand: Readonly<Record<string, Demand>>, rename: Rename) {

@@ -1,12 +1,12 @@
 /** What a replica learned while the shared pool was lost reaches the other replicas when the replica loads the state again. */
 import { describe, expect, test } from 'vitest';
 import { FactsInFlight, MAX_SUBJECTS } from '../../src/fleet/facts-in-flight.ts';
-import type { Fact, SharedState } from '../../src/fleet/schemas.ts';
+import type { Fact } from '../../src/fleet/schemas.ts';
 import type { SharedPool } from '../../src/fleet/shared-pool.ts';
 import { acquire, addMembers, close, drawn, fail, openKit, stateOf, use } from '../pool/pool-kit.ts';
 import { acquireAt, type Changes, openFleet, type ReplicaKit, settled } from './replica-kit.ts';
+import { EMPTY_STATE } from './shared-pool-contract.ts';
 
-const EMPTY: SharedState = { members: [], sessions: [], paused: [] };
 const LIFE_MS = 600_000;
 
 /** Two replicas. The connection of `a` can be lost. */
@@ -166,10 +166,10 @@ describe('without the shared pool', () => {
       publish: (facts) => void published.push(...facts),
     });
     const b = await fleet.open('b', { sameMachine: false, wrap });
-    b.replica.receiveState(EMPTY);
+    b.replica.receiveState(EMPTY_STATE);
     await settled();
     expect(published).toMatchObject([{ kind: 'member.joined', member: { drawnBy: 'a' } }]);
-    a.replica.receiveState(EMPTY);
+    a.replica.receiveState(EMPTY_STATE);
     const restarted = openKit();
     restarted.pool.restore(b.pool.snapshot(), 0);
     expect(restarted.pool.snapshot().members).toMatchObject([{ drawnBy: 'a' }]);
@@ -184,7 +184,7 @@ describe('without the shared pool', () => {
     });
     const count = 3 * MAX_SUBJECTS;
     for (let number = 1; number <= count; number += 1) facts.add(banned(number));
-    const missing = facts.missingIn(EMPTY, () => false, 0);
+    const missing = facts.missingIn(EMPTY_STATE, () => false, 0);
     expect(missing).toHaveLength(MAX_SUBJECTS);
     expect(missing.at(-1)).toEqual(banned(count));
   });

@@ -259,10 +259,10 @@ test('machines: waiting clients of a worker are demand for all, until they are s
       expect(primary.pool.waitingCount).toBe(count);
     }
   };
-  const first = a2.replica.sessions.acquire(request({}, { waitMs: 60_000 }));
+  const first = a2.replica.acquire(request({}, { waitMs: 60_000 }));
   await settled();
   expectWaiting(1);
-  const second = b1.replica.sessions.acquire(request({}, { waitMs: 60_000 }));
+  const second = b1.replica.acquire(request({}, { waitMs: 60_000 }));
   await heard();
   await heard();
   expectWaiting(2); // no replica repeats the demand of another

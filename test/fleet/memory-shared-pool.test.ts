@@ -1,20 +1,22 @@
 import { expect, test } from 'vitest';
+import { MemoryFleet } from '../../src/fleet/memory-fleet.ts';
 import { MemorySharedPool } from '../../src/fleet/memory-shared-pool.ts';
-import { createPaceMemory } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { Recorder, sharedMember, testSharedPool, timekeeperOf } from './shared-pool-contract.ts';
 
 function openStage() {
   const clock = new ManualClock();
-  const pool = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeperOf(clock)) });
+  const pool = new MemorySharedPool({ clock });
   return { clock, pool, connect: (replica: string) => pool.connect(replica) };
 }
 
 testSharedPool('in memory', openStage);
 
 test('in memory: all replicas share one pace', async () => {
-  const { pool } = openStage();
-  const [a, b] = [pool.connect('a'), pool.connect('b')];
+  const clock = new ManualClock();
+  const fleet = new MemoryFleet({ name: 'crawl', clock, timekeeper: timekeeperOf(clock), version: '1.0.0' });
+  const open = (replica: string) => fleet.connector(replica).open({ clients: () => 0 });
+  const [a, b] = [await open('a'), await open('b')];
   const call = { queue: [] };
   await a.pace.change('city', () => ({ newEntry: call, result: undefined }));
   expect(await b.pace.change('city', (entry) => ({ result: entry }))).toEqual(call);

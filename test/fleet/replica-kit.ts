@@ -8,10 +8,8 @@ import type { SourceCommand, SourceReport } from '../../src/fleet/schemas.ts';
 import type { SharedPool } from '../../src/fleet/shared-pool.ts';
 import { isLease, type Lease, type RoutingOptions } from '../../src/pool/lease.ts';
 import type { MemberView } from '../../src/pool/views.ts';
-import { createPaceMemory } from '../../src/state/pace-file.ts';
 import { openKit, type PoolKit, request } from '../pool/pool-kit.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { timekeeperOf } from './shared-pool-contract.ts';
 
 export interface ReplicaKit extends PoolKit {
   readonly replica: Replica;
@@ -83,7 +81,7 @@ export function openPool(common: Clock, name: string, pool: Changes['pool'] = {}
 
 export function openFleet(): FleetKit {
   const clock = new ManualClock();
-  const memory = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeperOf(clock)) });
+  const memory = new MemorySharedPool({ clock });
   return { clock, memory, open: replicasOf(clock, memory) };
 }
 
@@ -129,7 +127,7 @@ export async function beaten(clock: ManualClock): Promise<void> {
 
 /** Acquires a lease. The replica must grant it. */
 export async function acquireAt({ replica }: ReplicaKit, routing: RoutingOptions = {}): Promise<Lease> {
-  const answer = await replica.sessions.acquire(request(routing));
+  const answer = await replica.acquire(request(routing));
   if (!isLease(answer)) throw new Error(`refused: ${answer.code}: ${answer.reason}`);
   return answer;
 }

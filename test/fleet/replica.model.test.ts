@@ -165,7 +165,7 @@ class Model {
         close(kit, lease);
       }
     };
-    const answer = kit.replica.sessions.acquire(request(routing));
+    const answer = kit.replica.acquire(request(routing));
     if (answer instanceof Promise) this.#waiting.push(answer.then(end));
     else end(answer);
   }

@@ -27,7 +27,7 @@ test('replica: a member that one draws serves the clients of all', async () => {
   ]);
   await settled();
   expect(b.pool.members()).toEqual(a.pool.members());
-  const waiting = b.replica.sessions.acquire(request({}, { avoid: ids(a), waitMs: 5_000 }));
+  const waiting = b.replica.acquire(request({}, { avoid: ids(a), waitMs: 5_000 }));
   a.pool.addMembers('city', [drawn(a, 2)]);
   await expect(waiting).resolves.toMatchObject({ host: '203.0.0.3' });
 });
@@ -205,9 +205,7 @@ test('replica: two that open the same session at once agree on its member', asyn
 
 test('replica: clients that wait for the same new session get the same member', async () => {
   const { a, b } = await openPair();
-  const waiting = [a, b].map(({ replica }) =>
-    replica.sessions.acquire(request({ session: 's1' }, { waitMs: 5_000 })),
-  );
+  const waiting = [a, b].map(({ replica }) => replica.acquire(request({ session: 's1' }, { waitMs: 5_000 })));
   addMembers(a, 3);
   const leases = await Promise.all(waiting);
   expect(leases[0]).toMatchObject({ session: 's1', member: expect.any(String) });
@@ -232,7 +230,7 @@ test('replica: a session that is used elsewhere does not end here', async () => 
 test('replica: waiting clients are the demand of all, and a rise is known at once', async () => {
   const { fleet, a, b } = await openPair();
   const before = b.events('demand.rose').length;
-  const waiting = a.replica.sessions.acquire(request({}, { waitMs: 60_000 }));
+  const waiting = a.replica.acquire(request({}, { waitMs: 60_000 }));
   await settled();
   expect(b.events('demand.rose').length).toBe(before + 1);
   expect(b.pool.demand('city')).toMatchObject({ waiting: 1, lastWantedAt: fleet.clock.monotonic() });
@@ -294,7 +292,7 @@ test('replica: what another replica announces draws at most twice the size withi
 
 test('replica: the demand of a replica that closes ends', async () => {
   const { a, b } = await openPair();
-  void a.replica.sessions.acquire(request({}, { waitMs: 60_000 }));
+  void a.replica.acquire(request({}, { waitMs: 60_000 }));
   await settled();
   await a.replica.close();
   await settled();
@@ -332,7 +330,7 @@ test('replica: each member is used as often as allowed, however fast the clients
   const used: string[] = [];
   const waiting = [a, b].flatMap((kit) =>
     Array.from({ length: 4 }, async () => {
-      const lease = await kit.replica.sessions.acquire(request({}, { waitMs: 600_000 }));
+      const lease = await kit.replica.acquire(request({}, { waitMs: 600_000 }));
       if (!('member' in lease)) throw new Error(lease.reason);
       used.push(lease.member);
       accept(kit, lease);
@@ -435,12 +433,12 @@ test('replica: a member that a probe admits serves the clients of all', async ()
 
 test('replica: commands for a source reach all, also those that start later', async () => {
   const { fleet, a, b } = await openPair();
-  a.replica.sources.command('city', 'pause');
+  a.replica.commandSource('city', 'pause');
   await settled();
   const pause = { kind: 'source.commanded', source: 'city', command: 'pause' };
   expect([a.commands, b.commands]).toEqual([[], [pause]]);
   expect((await fleet.open('c')).commands).toEqual([pause]);
-  b.replica.sources.command('city', 'resume');
+  b.replica.commandSource('city', 'resume');
   await settled();
   expect((await fleet.open('d')).commands).toEqual([]);
 });
@@ -542,7 +540,7 @@ test('replica: the exit of an exclusive session is kept for it everywhere, and a
   expect(b.pool.clients.describe(name)).toMatchObject({ member: own.member, session: 'x' });
   a.pool.evict(fixed.member);
   await settled();
-  const answer = await b.replica.sessions.acquire(request({ session: 'f', fixed: true }));
+  const answer = await b.replica.acquire(request({ session: 'f', fixed: true }));
   expect(answer).toMatchObject({ code: 'session-ended' });
   close(a, own);
   close(a, fixed);

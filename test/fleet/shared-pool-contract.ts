@@ -14,6 +14,16 @@ import type { FactFollower, FleetActivity, SharedPool } from '../../src/fleet/sh
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { until } from '../support/until.ts';
 
+export const EMPTY_STATE: SharedState = {
+  members: [],
+  bans: [],
+  sessions: [],
+  paused: [],
+  resumed: [],
+  reports: [],
+  restrictions: [],
+};
+
 /** A shared pool that a test has opened. */
 export interface SharedPoolStage {
   /** The clock of all replicas. */
@@ -183,9 +193,8 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     const converted = { ...member, joinedAt: near(member.joinedAt), endsAt: near(member.endsAt) };
     expect(b.seen.facts).toEqual([{ by: 'a', fact: { kind: 'member.joined', member: converted } }]);
     expect(await stateOf(stage, 'late')).toEqual({
+      ...EMPTY_STATE,
       members: [{ member: converted, drawnBy: 'a', uses: 0, votes: [] }],
-      sessions: [],
-      paused: [],
     });
   });
 

@@ -1,14 +1,13 @@
 import { expect, test } from 'vitest';
 import type { SharedState, SourceCommand } from '../../src/fleet/schemas.ts';
 import { openFleet, type ReplicaKit, settled } from './replica-kit.ts';
-import { Recorder } from './shared-pool-contract.ts';
+import { EMPTY_STATE, Recorder } from './shared-pool-contract.ts';
 
 const commanded = (command: SourceCommand['command']): SourceCommand => ({
   kind: 'source.commanded',
   source: 'city',
   command,
 });
-const EMPTY: SharedState = { members: [], sessions: [], paused: [] };
 const FROZEN = {
   phase: 'halted',
   code: '12006',
@@ -26,7 +25,7 @@ async function openPair() {
     const seen = new Recorder();
     await reader.follow(seen);
     await reader.close();
-    return seen.loads[0] ?? EMPTY;
+    return seen.loads[0] ?? EMPTY_STATE;
   };
   return { fleet, a, b, read };
 }
@@ -35,20 +34,20 @@ const last = ({ commands }: ReplicaKit) => commands.at(-1);
 
 test('shared sources: a command that a replica missed reaches it when it loads the state again', async () => {
   const { a, b, read } = await openPair();
-  a.replica.sources.command('city', 'pause');
+  a.replica.commandSource('city', 'pause');
   await settled();
   b.replica.receiveState({ ...(await read()), paused: [], resumed: ['city'] });
   expect(last(b)).toEqual(commanded('resume'));
-  b.replica.receiveState({ ...EMPTY, paused: ['city'] });
+  b.replica.receiveState({ ...EMPTY_STATE, paused: ['city'] });
   expect(last(b)).toEqual(commanded('pause'));
 });
 
 test('shared sources: a command that did not reach the others is published again', async () => {
   const { a, b, read } = await openPair();
-  a.replica.sources.command('city', 'pause');
+  a.replica.commandSource('city', 'pause');
   await settled();
   const paused = await read();
-  a.replica.sources.command('city', 'resume');
+  a.replica.commandSource('city', 'resume');
   a.replica.receiveState(paused); // the connection was lost before the command was in the log
   await settled();
   expect(a.commands, 'the older pause does not apply').toEqual([]);
@@ -58,8 +57,8 @@ test('shared sources: a command that did not reach the others is published again
 
 test('shared sources: a shared state that was emptied gets the pauses and the reports back', async () => {
   const { fleet, a, b, read } = await openPair();
-  a.replica.sources.command('city', 'pause');
-  b.replica.sources.report('harbor', { quota: { remaining: 3 }, suspension: FROZEN });
+  a.replica.commandSource('city', 'pause');
+  b.replica.reportSource('harbor', { quota: { remaining: 3 }, suspension: FROZEN });
   await settled();
   expect(await read()).toMatchObject({
     paused: ['city'],
@@ -69,7 +68,7 @@ test('shared sources: a shared state that was emptied gets the pauses and the re
   const d = await fleet.open('d', {
     wrap: (shared) => ({ ...shared, publish: (facts) => void published.push(...facts) }),
   });
-  d.replica.receiveState(EMPTY);
+  d.replica.receiveState(EMPTY_STATE);
   await settled();
   expect(published).toEqual([
     commanded('pause'),
@@ -79,8 +78,8 @@ test('shared sources: a shared state that was emptied gets the pauses and the re
 
 test('shared sources: a replica that starts gets the last report about each source', async () => {
   const { fleet, a, b } = await openPair();
-  a.replica.sources.report('city', { quota: {}, suspension: FROZEN });
-  a.replica.sources.report('harbor', {
+  a.replica.reportSource('city', { quota: {}, suspension: FROZEN });
+  a.replica.reportSource('harbor', {
     quota: {},
     suspension: { ...FROZEN, code: '12001' },
   });
@@ -95,7 +94,7 @@ test('shared sources: a replica that starts gets the last report about each sour
 
 test('shared sources: a report that a replica knows does not suspend its source again', async () => {
   const { b, a, read } = await openPair();
-  a.replica.sources.report('city', { quota: {}, suspension: FROZEN });
+  a.replica.reportSource('city', { quota: {}, suspension: FROZEN });
   await settled();
   b.replica.receiveState(await read());
   expect(b.reports).toHaveLength(1);

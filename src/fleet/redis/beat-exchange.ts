@@ -12,7 +12,7 @@ import type { ReplicaStatus } from '../shared-pool.ts';
 import { faultOf, lostStore, type Reply, type StoreClient } from './connection.ts';
 import { BATCH_FACTS, INSTANCE_LUA, type InstanceLog } from './instance-log.ts';
 import type { SessionStore } from './session-store.ts';
-import { type EpochState, FleetScript, type FleetStore, listOf } from './store.ts';
+import { FleetScript, type FleetStore, listOf } from './store.ts';
 
 /** The numbers of a demand that the store adds up. Fractions are sent as millionths. */
 const NUMBERS = ['waiting', 'stranded', 'held', 'usedUpPerSecond', 'perSecond'] as const;
@@ -178,7 +178,8 @@ interface BeatExchangeOptions {
   readonly onList: (records: ReadonlyMap<string, ReplicaRecord>) => void;
 }
 
-interface BeatAnswer {
+export interface BeatAnswer {
+  readonly replicas: readonly string[];
   /** The demand of the other replicas, by instance. */
   readonly demand: Readonly<Record<string, Demand>>;
   /** The changed uses and assumed ends of life, by member. */
@@ -223,10 +224,6 @@ export class BeatExchange {
     return this.#listed;
   }
 
-  get names(): readonly string[] {
-    return this.#listed.map(({ name }) => name);
-  }
-
   /** Adds this replica to the list, with the first write over the connection. The connection opens only if it succeeds. */
   async join(client: StoreClient): Promise<void> {
     this.#wanted.clear();
@@ -252,7 +249,7 @@ export class BeatExchange {
   send(beat: Beat): void {
     this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);
     if (this.#options.store.connection.fault === undefined) this.#exchangeWithin(this.#gapMs);
-    else this.#unsent = withoutSessions(this.#unsent);
+    else this.#dropSessions();
   }
 
   connected(): void {
@@ -261,13 +258,21 @@ export class BeatExchange {
 
   lost(): void {
     this.#timer?.[Symbol.dispose]();
-    if (this.#unsent !== undefined) this.#unsent = withoutSessions(this.#unsent);
+    this.#dropSessions();
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#timer?.[Symbol.dispose]();
     await this.#exchange;
+  }
+
+  /**
+   * While the store is unavailable, clients may use any number of sessions, so keeping their uses would take unlimited
+   * memory.
+   */
+  #dropSessions(): void {
+    if (this.#unsent !== undefined) this.#unsent = { ...this.#unsent, sessions: [] };
   }
 
   /** The minimum time between two calls to the store. Beats that the replica sends within this time are merged. */
@@ -344,7 +349,7 @@ export class BeatExchange {
     const { store, replica, record, clients, sessions: sessionStore } = this.#options;
     const own = record();
     const text = JSON.stringify(own);
-    const { epoch, values } = await store.run(
+    const { values } = await store.run(
       BEAT,
       {
         keys: [
@@ -367,8 +372,11 @@ export class BeatExchange {
       );
     }
     this.#sentRecord = Number(missing) === 1 ? '' : text;
-    this.#checkName(String(other));
-    if (String(version) !== this.#listVersion) this.#readList(String(version), list, epoch);
+    if (other !== '' && !this.#namesakes.has(String(other))) {
+      this.#namesakes.add(String(other));
+      this.#options.nameTaken();
+    }
+    if (String(version) !== this.#listVersion) this.#readList(String(version), list);
     return about;
   }
 
@@ -403,7 +411,7 @@ export class BeatExchange {
       instance.version = Number(version);
       unsaved.push({ instance, entries: Number(number) - Number(covers) });
     }
-    return { demand, uses, ends, unsaved };
+    return { replicas: this.#listed.map(({ name }) => name), demand, uses, ends, unsaved };
   }
 
   /** Converts a moment only once, because two conversions differ a little, and a change of demand causes a beat. */
@@ -415,14 +423,7 @@ export class BeatExchange {
     return localAt;
   }
 
-  /** Detects another process with the name of this replica. */
-  #checkName(process: string): void {
-    if (process === '' || this.#namesakes.has(process)) return;
-    this.#namesakes.add(process);
-    this.#options.nameTaken();
-  }
-
-  #readList(version: string, reply: Reply | undefined, epoch: EpochState): void {
+  #readList(version: string, reply: Reply | undefined): void {
     this.#listVersion = version;
     const texts = listOf(reply).map(String);
     const records = new Map<string, ReplicaRecord>();
@@ -439,7 +440,7 @@ export class BeatExchange {
         lastSeenSeconds: known.get(name)?.lastSeenSeconds ?? 0,
       })),
     );
-    if (epoch.id !== '') this.#options.onList(records);
+    this.#options.onList(records);
   }
 
   async #refresh(): Promise<void> {
@@ -488,14 +489,6 @@ function demandIn(numbers: readonly number[], lastWantedAt: number): Demand {
     ...(requests > 0 && { perSecond: requests / MILLION }),
     ...(held > 0 && { held }),
   };
-}
-
-/**
- * Drops the uses of sessions. While the store is unavailable, clients may use any number of sessions, so keeping their
- * uses would take unlimited memory.
- */
-function withoutSessions(beat: Beat): Beat {
-  return { ...beat, sessions: [] };
 }
 
 /** Merges two beats. Uses are added up. All other numbers of the later beat replace those of the earlier one. */

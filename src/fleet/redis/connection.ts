@@ -13,11 +13,6 @@ import { formatHostPort } from '../../core/host-port.ts';
 import type { Random } from '../../core/random.ts';
 import type { Secret } from '../../core/secret.ts';
 
-export interface StoreLogin {
-  readonly username?: string;
-  readonly password?: Secret;
-}
-
 export interface StoreTls {
   /** The certificate authority, in PEM. If absent, Node's certificate authorities apply. */
   readonly ca?: string;
@@ -28,7 +23,7 @@ export interface StoreTls {
 export interface StoreServer {
   readonly host: string;
   readonly port: number;
-  readonly login: StoreLogin;
+  readonly login: { readonly username?: string; readonly password?: Secret };
   readonly tls: StoreTls | undefined;
   readonly database: number;
 }
@@ -223,12 +218,10 @@ export interface StoreAddress {
  * @throws NoriaError fleet-store-lost, fleet-store-unusable
  */
 export async function openPrimary(address: StoreAddress, options: StoreDialOptions): Promise<StoreClient> {
-  const { deadlineMs } = options;
-  const open = (server: StoreServer) => openStoreClient(server, options);
-  const primary = await findPrimary(address, open, deadlineMs);
-  const client = await open({ ...address.server, ...primary });
+  const primary = await findPrimary(address, options);
+  const client = await openStoreClient({ ...address.server, ...primary }, options);
   if (address.sentinel === undefined) return client;
-  const [role] = asList(await client.call(['ROLE'], deadlineMs));
+  const [role] = asList(await client.call(['ROLE'], options.deadlineMs));
   if (role === 'master') return client;
   client.close();
   const name = formatHostPort(primary.host, primary.port);
@@ -238,22 +231,19 @@ export async function openPrimary(address: StoreAddress, options: StoreDialOptio
   );
 }
 
-type Open = (server: StoreServer) => Promise<StoreClient>;
-
 async function findPrimary(
   { label, server, sentinel }: StoreAddress,
-  open: Open,
-  deadlineMs: number,
+  options: StoreDialOptions,
 ): Promise<{ readonly host: string; readonly port: number }> {
   if (sentinel === undefined) return server;
   const problems: string[] = [];
   for (const each of sentinel.addresses) {
     const name = formatHostPort(each.host, each.port);
     try {
-      const client = await openSentinel({ ...server, ...each, database: 0 }, open, deadlineMs);
+      const client = await openSentinel({ ...server, ...each, database: 0 }, options);
       try {
         const question = ['SENTINEL', 'get-master-addr-by-name', sentinel.primary];
-        const [host, port] = asList(await client.call(question, deadlineMs));
+        const [host, port] = asList(await client.call(question, options.deadlineMs));
         if (typeof host === 'string') return { host, port: Number(port) };
         problems.push(`the Sentinel ${name} monitors no primary with this name`);
       } finally {
@@ -273,16 +263,15 @@ async function findPrimary(
  * Connects first without a password, because often only the store requires one. If the Sentinel refuses, connects with
  * the password of the store.
  */
-async function openSentinel(server: StoreServer, open: Open, deadlineMs: number): Promise<StoreClient> {
-  const anonymous: StoreLogin = {};
-  if (server.login.password === undefined) return open(server);
-  const client = await open({ ...server, login: anonymous });
+async function openSentinel(server: StoreServer, options: StoreDialOptions): Promise<StoreClient> {
+  if (server.login.password === undefined) return openStoreClient(server, options);
+  const client = await openStoreClient({ ...server, login: {} }, options);
   try {
-    await client.call(['PING'], deadlineMs);
+    await client.call(['PING'], options.deadlineMs);
     return client;
   } catch (error) {
     client.close();
-    if (error instanceof ErrorReply) return open(server);
+    if (error instanceof ErrorReply) return openStoreClient(server, options);
     throw error;
   }
 }
@@ -314,7 +303,7 @@ export const COMMAND_DEADLINE_MS = 1_000;
 const CONNECT_DEADLINE_MS = 2_000;
 /**
  * Minimum and maximum delay between two attempts to connect. The maximum is below NEW_STORE_WAIT_MS, so that replicas
- * that remember an earlier epoch reconnect in time (see epoch.ts).
+ * that remember an earlier epoch reconnect in time (see store.ts).
  */
 const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 1_000;
@@ -323,6 +312,8 @@ export class StoreConnection {
   readonly #options: StoreConnectionOptions;
   readonly #closing = new AbortController();
   readonly #tried = Promise.withResolvers<void>();
+  /** Resolves after the first attempt to connect, successful or not. */
+  readonly tried = this.#tried.promise;
   readonly #opened = new Set<StoreClient>();
   #commands: StoreClient | undefined;
   #fault: NoriaError;
@@ -340,11 +331,6 @@ export class StoreConnection {
   /** Why there is no connection; undefined while connected. */
   get fault(): NoriaError | undefined {
     return this.#commands === undefined ? this.#fault : undefined;
-  }
-
-  /** Resolves after the first attempt to connect, successful or not. */
-  get tried(): Promise<void> {
-    return this.#tried.promise;
   }
 
   /**

@@ -11,10 +11,9 @@ import {
   type StoreConnection,
   StoreRefusal,
 } from './connection.ts';
-import { InstanceLog } from './instance-log.ts';
-import { peerWarnings } from './read-fleet.ts';
+import { openFleetStore, peerWarnings, readInstance } from './read-fleet.ts';
 import type { FleetInstance } from './seal.ts';
-import { type FleetKeys, FleetStore, fleetKeys, listOf, NO_IDENTITY, STORE_FORMAT } from './store.ts';
+import { type FleetKeys, type FleetStore, fleetKeys, listOf, NO_IDENTITY, STORE_FORMAT } from './store.ts';
 
 type StoreInfo = Readonly<Record<string, string>>;
 
@@ -28,7 +27,6 @@ export interface StoreReport {
 
 const CONNECT_DEADLINE_MS = 5_000;
 const MIN_REDIS_VERSION = 7;
-/** Above this share of `maxmemory`, noria warns. */
 const FULL_SHARE = 0.8;
 const SLOW_MS = 10;
 const PINGS = 5;
@@ -65,30 +63,21 @@ export async function inspectStore(
 ): Promise<StoreReport> {
   const report = await inspectServer(address, name, clock);
   if (report.errors.length > 0 || own === undefined) return report;
-  const store = new FleetStore({ address, name, clock, random: systemRandom, timekeeper: own.timekeeper });
+  const { instances, refuses, timekeeper } = own;
   const warnings: string[] = [...report.warnings];
+  const onUnreadable = (where: string, why: string) =>
+    warnings.push(`noria ignores ${where} in the store of the fleet: ${why}`);
+  let store: FleetStore | undefined;
   try {
-    store.connection.start();
-    await store.connection.tried;
-    if (store.connection.fault !== undefined) throw store.connection.fault;
-    for (const instance of own.instances) {
-      const log = new InstanceLog({
-        store,
-        replica: 'noria check',
-        instance,
-        refuses: own.refuses,
-        onUnreadable: (where, why) =>
-          warnings.push(`noria ignores ${where} in the store of the fleet: ${why}`),
-      });
-      await log.load();
-    }
+    store = await openFleetStore({ address, name, clock, random: systemRandom, timekeeper });
+    for (const instance of instances) await readInstance(store, instance, onUnreadable, refuses);
     const others = (await readReplicas(store)).filter((each) => each.name !== own.replica);
-    warnings.push(...peerWarnings(own.instances, others));
+    warnings.push(...peerWarnings(instances, others));
     return { ...report, warnings };
   } catch (error) {
     return failedReport(error, address);
   } finally {
-    await store.close();
+    await store?.close();
   }
 }
 

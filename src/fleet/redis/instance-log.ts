@@ -24,7 +24,7 @@ import { FleetScript, type FleetStore, fieldsOf, listOf } from './store.ts';
 
 /** Bounds of one script, so that it blocks the store only for milliseconds and arrives within its deadline. */
 export const BATCH_FACTS = 500;
-export const BATCH_CHARACTERS = 200_000;
+const BATCH_CHARACTERS = 200_000;
 /**
  * When the store gets a new snapshot, it keeps this number of the log entries before the snapshot. So a slow reader of
  * the log can continue and does not have to load the whole state.
@@ -33,7 +33,6 @@ const KEPT_ENTRIES = 256;
 const ENTRIES_PER_READ = 100;
 /** A snapshot may be replaced while it is loaded. */
 const MAX_LOADS = 5;
-/** The maximum distance of an end of life from now. */
 const MAX_LIFE_MS = 400 * 86_400_000;
 
 /** Defines `open(base)`: begins the data of an instance again if the store has lost the data of the fleet. */
@@ -176,11 +175,17 @@ export class InstanceLog {
     throw new NoriaError('fleet-store-lost', 'the snapshot in the store was replaced while noria loaded it');
   }
 
+  /**
+   * Appends one batch after the other, to keep their order. Waits for each batch: if the store lacks the script, noria
+   * sends the script and the batch again, and the next batch could otherwise arrive first.
+   */
   async append(facts: readonly Fact[]): Promise<void> {
-    const text = JSON.stringify(facts);
     const { store, replica } = this.#options;
-    const args = [replica, this.#seal.sign('log', replica, text), text];
-    await store.run(PUBLISH, { keys: [this.base], args });
+    for (const batch of batchesOf(facts.map((fact) => JSON.stringify(fact)))) {
+      const text = `[${batch.join()}]`;
+      const args = [replica, this.#seal.sign('log', replica, text), text];
+      await store.run(PUBLISH, { keys: [this.base], args });
+    }
   }
 
   /**
@@ -319,7 +324,7 @@ export class InstanceLog {
   async #save(): Promise<void> {
     const { store } = this.#options;
     const covers = this.applied;
-    const { members, bans = [], paused, resumed = [], reports = [] } = this.state.read(store.now);
+    const { members, bans, paused, resumed, reports } = this.state.read(store.now);
     const id = `${covers}.${randomBytes(6).toString('hex')}`;
     // the store counts the uses of members in a hash, so the snapshot contains none
     const pages = [
@@ -347,8 +352,7 @@ interface SignedPage {
   readonly mac: string;
 }
 
-/** Divides texts into batches within the bounds of one script. */
-export function batchesOf(texts: readonly string[]): string[][] {
+function batchesOf(texts: readonly string[]): string[][] {
   const batches: string[][] = [];
   let characters = 0;
   for (const text of texts) {

@@ -110,7 +110,7 @@ export class RedisPaceStore implements PaceStore {
     key: string,
     decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>,
   ): Promise<T> {
-    const { store, clock, log } = this.#options;
+    const { store, clock, log, onClaim } = this.#options;
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
       await log?.flushed();
       const { epoch, values } = await store.run(READ, { keys: [store.keys.pace(key)] });
@@ -121,46 +121,24 @@ export class RedisPaceStore implements PaceStore {
       const [version = '0', text = ''] = values.map(String);
       const entry = this.#withFloor(text === '' ? undefined : decodeEntry(text), epoch);
       const { newEntry, result } = decide(entry, momentAt(epoch.now, epoch.id));
-      if (newEntry === undefined || (await this.#write(key, { epoch, version, entry, newEntry })))
-        return result;
+      if (newEntry === undefined) return result;
+      const isClaim = newEntry.call?.fate === 'pending' && newEntry.call.id !== entry?.call?.id;
+      const applied = isClaim && log !== undefined ? log.position(key) : '';
+      const written = await store.run(WRITE, {
+        keys: [store.keys.pace(key), store.keys.instance(key)],
+        args: [epoch.id, version, JSON.stringify(newEntry), applied],
+      });
+      const [outcome, number] = written.values;
+      if (isClaim) onClaim?.(outcome === 'written' ? 'granted' : outcome === 'behind' ? 'behind' : 'outrun');
+      if (outcome === 'behind') await log?.catchUp(key, Number(number));
+      if (outcome === 'written') return result;
     }
     const problem = `this replica could not record its call: other replicas changed the pace of the instance first, ${MAX_TRIES} times in a row`;
     throw new NoriaError('fleet-store-lost', problem);
   }
 
   /**
-   * Writes the new entry. Returns false if the store did not accept it. The caller then reads the entry and decides
-   * again.
-   */
-  async #write(
-    key: string,
-    {
-      epoch,
-      version,
-      entry,
-      newEntry,
-    }: {
-      readonly epoch: EpochState;
-      readonly version: string;
-      readonly entry: PaceEntry | undefined;
-      readonly newEntry: PaceEntry;
-    },
-  ): Promise<boolean> {
-    const { store, log, onClaim } = this.#options;
-    const isClaim = newEntry.call?.fate === 'pending' && newEntry.call.id !== entry?.call?.id;
-    const applied = isClaim && log !== undefined ? log.position(key) : '';
-    const { values } = await store.run(WRITE, {
-      keys: [store.keys.pace(key), store.keys.instance(key)],
-      args: [epoch.id, version, JSON.stringify(newEntry), applied],
-    });
-    const [outcome, number] = values;
-    if (isClaim) onClaim?.(outcome === 'written' ? 'granted' : outcome === 'behind' ? 'behind' : 'outrun');
-    if (outcome === 'behind') await log?.catchUp(key, Number(number));
-    return outcome === 'written';
-  }
-
-  /**
-   * Applies the floor of the epoch (see epoch.ts). If the store knows no call to the instance since the floor,
+   * Applies the floor of the epoch (see store.ts). If the store knows no call to the instance since the floor,
    * noria assumes that a call began at the floor and took the maximum time.
    */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {

@@ -24,8 +24,9 @@ export async function readInstance(
   store: FleetStore,
   instance: FleetInstance,
   onUnreadable: (where: string, why: string) => void,
+  refuses: (host: string, port: number) => string | undefined = () => undefined,
 ): Promise<SharedState> {
-  const log = new InstanceLog({ store, replica: '', instance, refuses: () => undefined, onUnreadable });
+  const log = new InstanceLog({ store, replica: '', instance, refuses, onUnreadable });
   await log.load();
   return log.state.read(store.now);
 }
@@ -67,7 +68,6 @@ export function peerWarnings(
   ];
 }
 
-/** Returns how the other configuration differs, for each instance that both have. */
 export function differencesOf(
   own: readonly InstanceSettings[],
   other: readonly InstanceSettings[],

@@ -21,10 +21,10 @@ import type {
   SourceRefusal,
 } from '../schemas.ts';
 import type { FactFollower, FleetPool, ReplicaStatus } from '../shared-pool.ts';
-import { BeatExchange, LEAVE } from './beat-exchange.ts';
+import { type BeatAnswer, BeatExchange, LEAVE } from './beat-exchange.ts';
 import { COMMAND_DEADLINE_MS, faultOf, lostStore, type StoreClient } from './connection.ts';
 import { readStoreWarnings } from './inspect-store.ts';
-import { BATCH_CHARACTERS, BATCH_FACTS, InstanceLog } from './instance-log.ts';
+import { BATCH_FACTS, InstanceLog } from './instance-log.ts';
 import { type ClaimOutcome, DayCounts, RedisPaceStore } from './pace-store.ts';
 import { peerWarnings } from './read-fleet.ts';
 import type { FleetInstance } from './seal.ts';
@@ -39,7 +39,6 @@ export interface RedisSharedPoolOptions
   readonly version: string;
   /** The instances of the configuration. Called at each load. */
   readonly instances: () => readonly FleetInstance[];
-  /** Why an address cannot be a member; undefined if it can. */
   readonly refuses: (host: string, port: number) => string | undefined;
   readonly clients: () => number;
   readonly refusals: () => readonly SourceRefusal[];
@@ -286,16 +285,14 @@ export class RedisSharedPool implements FleetPool {
     this.#beats.start((id) => this.drawnBy(id) !== undefined);
     this.#isOpening = true;
     const states = loaded.map(({ state }) => state.read(this.#store.now));
-    const bans = states.flatMap((state) => state.bans ?? []);
-    const resumed = states.flatMap((state) => state.resumed ?? []);
-    const reports = states.flatMap((state) => state.reports ?? []);
     const merged: SharedState = {
       members: states.flatMap(({ members }) => members),
-      ...(bans.length > 0 && { bans }),
+      bans: states.flatMap(({ bans }) => bans),
       sessions,
       paused: states.flatMap(({ paused }) => paused),
-      ...(resumed.length > 0 && { resumed }),
-      ...(reports.length > 0 && { reports }),
+      resumed: states.flatMap(({ resumed }) => resumed),
+      reports: states.flatMap(({ reports }) => reports),
+      restrictions: [],
     };
     this.#follower?.receiveState(shiftMoments(merged, this.#store.toLocalTime));
   }
@@ -377,10 +374,6 @@ export class RedisSharedPool implements FleetPool {
     if (error !== this.#reloading) this.#options.observer?.lost(error);
   }
 
-  /**
-   * Publishes one batch of facts after the other, to keep their order. Waits for each batch: if the store lacks the
-   * script, noria sends the script and the batch again, and the next batch could otherwise arrive first.
-   */
   async #publishAll(): Promise<void> {
     while (this.#unsent.length > 0) {
       const facts = this.#unsent;
@@ -397,25 +390,10 @@ export class RedisSharedPool implements FleetPool {
   }
 
   async #publishInOrder(facts: readonly Fact[]): Promise<void> {
-    let batch: Fact[] = [];
-    let characters = 0;
-    const flush = async () => {
-      const [first] = batch;
-      const instance = first && this.#instance(sourceOf(first) ?? '');
-      if (instance !== undefined) await instance.append(batch);
-      batch = [];
-      characters = 0;
-    };
-    for (const fact of shiftMoments(facts, this.#store.toStoreTime)) {
-      if (fact.kind === 'session.moved' || fact.kind === 'session.ended') continue;
-      const length = JSON.stringify(fact).length;
-      const isFull = batch.length >= BATCH_FACTS || characters + length > BATCH_CHARACTERS;
-      const [first] = batch;
-      if (first !== undefined && (isFull || sourceOf(first) !== sourceOf(fact))) await flush();
-      batch.push(fact);
-      characters += length;
+    const byInstance = Map.groupBy(facts, (fact) => sourceOf(fact) ?? '');
+    for (const [key, own] of byInstance) {
+      await this.#instance(key)?.append(shiftMoments(own, this.#store.toStoreTime));
     }
-    await flush();
     const bySession = new Map<string, Promise<void>>();
     for (const fact of facts) {
       if (fact.kind !== 'session.moved' && fact.kind !== 'session.ended') continue;
@@ -445,15 +423,11 @@ export class RedisSharedPool implements FleetPool {
     this.#follower?.receiveFacts([{ by: this.#options.replica, fact }]);
   }
 
-  #receiveBeats({
-    unsaved,
-    ...activity
-  }: Parameters<ConstructorParameters<typeof BeatExchange>[0]['receive']>[0]): void {
-    const replicas = this.#beats.names;
-    this.#follower?.receiveActivity({ replicas, beats: [], ...activity });
+  #receiveBeats({ unsaved, ...activity }: BeatAnswer): void {
+    this.#follower?.receiveActivity({ beats: [], ...activity });
     this.#started.resolve();
     this.dayCounts.refresh();
-    const turn = 1 + TURN_SHARE * replicas.indexOf(this.#options.replica);
+    const turn = 1 + TURN_SHARE * activity.replicas.indexOf(this.#options.replica);
     for (const { instance, entries } of unsaved) {
       const size = Math.max(this.#options.minEntries ?? MIN_ENTRIES, instance.state.size);
       // ignored: noria tries again after the next exchange of beats

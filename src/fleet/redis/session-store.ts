@@ -17,7 +17,6 @@ import { FleetScript, type FleetStore, fieldsOf, listOf } from './store.ts';
 const NEWS_KEPT_MS = 60_000;
 /** At this number of unread news, the replica also loads everything again. */
 const MAX_NEWS = 20_000;
-/** The sessions whose versions this replica remembers. */
 const MAX_KNOWN = 100_000;
 
 /** `tell(...)` informs the replicas that hold the session KEYS[2], except the replica ARGV[5]. */
@@ -158,7 +157,7 @@ export class SessionStore {
     const { toStoreTime, toLocalTime, clock } = this.#store;
     const session = shiftMoments(proposed, toStoreTime);
     const text = JSON.stringify(session);
-    const leftMs = Math.max(1, Math.ceil(session.usedAt + session.ttlMs - (clock.atLeast() ?? 0)));
+    const leftMs = Math.max(1, Math.ceil(session.usedAt + session.ttlMs - clock.atLeast()));
     const { values } = await this.#store.run(BIND, {
       keys: [this.keyOf(session.name)],
       args: [
@@ -175,7 +174,8 @@ export class SessionStore {
       // another replica has moved the session since the store answered
       return known.fact.kind === 'session.moved' ? known.fact.session : local;
     }
-    this.#know(session.name, found.version, { kind: 'session.moved', session: local, reason: 'bound' });
+    const fact = { kind: 'session.moved', session: local, reason: 'bound' } as const;
+    this.#known.set(session.name, { version: found.version, fact });
     return local;
   }
 
@@ -185,7 +185,7 @@ export class SessionStore {
       keys: [this.keyOf(name)],
       args: [this.#replica, text, this.#seal.sign('ended', text)],
     });
-    this.#know(name, Number(values[0]), { kind: 'session.ended', name });
+    this.#known.set(name, { version: Number(values[0]), fact: { kind: 'session.ended', name } });
   }
 
   readNews(entry: Reply): void {
@@ -197,7 +197,7 @@ export class SessionStore {
     if (fact === undefined || !Number.isFinite(version)) return;
     const name = fact.kind === 'session.ended' ? fact.name : fact.session.name;
     if ((this.#known.get(name)?.version ?? 0) >= version) return;
-    this.#know(name, version, fact);
+    this.#known.set(name, { version, fact });
     this.#deliver([{ by: '', fact }]);
   }
 
@@ -224,10 +224,6 @@ export class SessionStore {
       ttlMs,
     };
     return { session, version: Number(version) };
-  }
-
-  #know(name: string, version: number, fact: Fact): void {
-    this.#known.set(name, { version, fact });
   }
 }
 

@@ -228,14 +228,14 @@ export class FleetStore {
 
   /** An upper bound of the store's time, in epoch ms. */
   get now(): number {
-    return this.clock.atMost() ?? 0;
+    return this.clock.atMost();
   }
 
   /**
    * Converts a moment from this replica's clock to the store's clock. The result may be too early, but never too late.
    */
   readonly toStoreTime = (moment: number): number =>
-    Math.floor((this.clock.atLeast() ?? 0) + moment - this.#options.clock.monotonic());
+    Math.floor(this.clock.atLeast() + moment - this.#options.clock.monotonic());
 
   /**
    * Converts a moment from the store's clock to this replica's clock. The result may be too early, but never too late.
@@ -291,7 +291,6 @@ export class FleetStore {
   }
 }
 
-/** Splits the answer of a script into the state of the epoch and the script's own results. */
 function readEpoch(reply: Reply): { readonly state: EpochState; readonly values: readonly Reply[] } {
   const [now, id, floorAt, openAt, ...values] = listOf(reply);
   const state = { now: Number(now), id: String(id), floorAt: Number(floorAt), openAt: Number(openAt) };
@@ -362,18 +361,14 @@ const DRIFT = 1e-3;
  * gives the closest bounds.
  */
 export class StoreClock {
-  readonly #elapsed: () => number;
+  /** Its result is the `sentAt` of a command that is sent now. */
+  readonly elapsed: () => number;
   #samples: readonly Sample[] = [];
   #best: Sample | undefined;
 
   /** @param elapsed - returns the ms since a fixed moment. Also counts while the machine is suspended. */
   constructor(elapsed: () => number) {
-    this.#elapsed = elapsed;
-  }
-
-  /** Returns the current moment. Call it when you send a command, and pass the result to `record` as `sentAt`. */
-  elapsed(): number {
-    return this.#elapsed();
+    this.elapsed = elapsed;
   }
 
   /**
@@ -381,7 +376,7 @@ export class StoreClock {
    * answers.
    */
   record(storeAt: number, sentAt: number): boolean {
-    const receivedAt = this.#elapsed();
+    const receivedAt = this.elapsed();
     const wasSet = this.#isStep(storeAt, sentAt, receivedAt);
     const isRecent = (sample: Sample) => receivedAt - sample.receivedAt < MAX_AGE_MS;
     const kept = wasSet ? [] : this.#samples.filter(isRecent).slice(1 - KEPT_SAMPLES);
@@ -390,16 +385,16 @@ export class StoreClock {
     return wasSet;
   }
 
-  /** The latest possible time of the store, in epoch ms; undefined before the first answer. */
-  atMost(): number | undefined {
+  /** The latest possible time of the store, in epoch ms; 0 before the first answer. */
+  atMost(): number {
     const best = this.#best;
-    return best && best.storeAt + CUT_MS + (this.#elapsed() - best.sentAt);
+    return best === undefined ? 0 : best.storeAt + CUT_MS + (this.elapsed() - best.sentAt);
   }
 
-  /** The earliest possible time of the store, in epoch ms; undefined before the first answer. */
-  atLeast(): number | undefined {
+  /** The earliest possible time of the store, in epoch ms; 0 before the first answer. */
+  atLeast(): number {
     const best = this.#best;
-    return best && best.storeAt + (this.#elapsed() - best.receivedAt);
+    return best === undefined ? 0 : best.storeAt + (this.elapsed() - best.receivedAt);
   }
 
   #isStep(storeAt: number, sentAt: number, receivedAt: number): boolean {

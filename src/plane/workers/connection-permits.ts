@@ -20,60 +20,8 @@ export type PermitReply =
   /** The primary's answer to `permits.asked`. `count` is 0 if no permit is left. */
   { readonly kind: 'permits.granted'; readonly count: number } | { readonly kind: 'permits.recalled' };
 
-export interface LimitedListener {
-  readonly id: number;
-  /** Maximum number of client connections of the listener, in all workers together. */
-  readonly maxConnections: number;
-}
-
 /** How long a permit pool waits for the workers' answers to a recall. A healthy worker answers within a few ms. */
 const RECALL_TIMEOUT_MS = 1_000;
-
-/** The permits of all listeners that workers share. This class runs in the primary. */
-export class ConnectionPermitPools {
-  readonly #clock: Clock;
-  readonly #send: (worker: number, listener: number, reply: PermitReply) => void;
-  readonly #pools = new Map<number, ConnectionPermitPool>();
-
-  constructor(clock: Clock, send: (worker: number, listener: number, reply: PermitReply) => void) {
-    this.#clock = clock;
-    this.#send = send;
-  }
-
-  get listenerIds(): readonly number[] {
-    return [...this.#pools.keys()];
-  }
-
-  /** Opens a permit pool for each listener that has none. Call it before workers open these listeners. */
-  open(listeners: readonly LimitedListener[]): void {
-    for (const { id, maxConnections } of listeners) {
-      if (this.#pools.has(id)) continue;
-      const send = (worker: number, reply: PermitReply) => this.#send(worker, id, reply);
-      this.#pools.set(id, new ConnectionPermitPool(maxConnections, this.#clock, send));
-    }
-  }
-
-  /**
-   * Closes the permit pools of all listeners except `listeners`. If a worker later returns permits to a closed permit
-   * pool, they are ignored.
-   */
-  keep(listeners: readonly LimitedListener[]): void {
-    const ids = new Set(listeners.map(({ id }) => id));
-    for (const [id, pool] of this.#pools) {
-      if (ids.has(id)) continue;
-      pool.close();
-      this.#pools.delete(id);
-    }
-  }
-
-  receive(worker: number, listener: number, request: PermitRequest): void {
-    this.#pools.get(listener)?.receive(worker, request);
-  }
-
-  workerExited(worker: number): void {
-    for (const pool of this.#pools.values()) pool.workerExited(worker);
-  }
-}
 
 /**
  * A recall in progress. `for`: the workers that asked for permits. `awaited`: the workers that have not returned their
@@ -85,6 +33,7 @@ interface Recall {
   readonly timeout: Disposable;
 }
 
+/** The permits of one listener, in the primary. */
 export class ConnectionPermitPool {
   readonly #clock: Clock;
   readonly #send: (worker: number, reply: PermitReply) => void;
@@ -99,6 +48,7 @@ export class ConnectionPermitPool {
   /** Workers that did not answer a recall in time. The permit pool sends them no further recall before they answer. */
   readonly #silent = new Set<number>();
 
+  /** @param limit - the maximum number of client connections of the listener, in all workers together. */
   constructor(limit: number, clock: Clock, send: (worker: number, reply: PermitReply) => void) {
     this.#free = limit;
     this.#clock = clock;

@@ -9,12 +9,13 @@ export type IpcEncoded = { readonly encoded: Json };
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/** The keys that mark an encoded secret and an encoded map. No key of any settings starts with a dollar sign. */
+/** The keys that mark an encoded secret, map and `Infinity`. No key of any settings starts with a dollar sign. */
 const SECRET = '$secret';
 const MAP = '$map';
+const INFINITY = '$infinity';
 
 /**
- * Encodes plain data, maps with string keys, and secrets, at any depth. Leaves out keys whose value is `undefined`.
+ * Encodes plain data, `Infinity`, maps with string keys, and secrets, at any depth. Leaves out keys whose value is `undefined`.
  *
  * @throws TypeError for everything else, such as NaN, a function or a class instance.
  */
@@ -32,6 +33,7 @@ function encode(value: unknown): Json {
   if (Array.isArray(value)) return value.map(encode);
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
   if (typeof value === 'number' && Number.isFinite(value)) return value;
+  if (value === Number.POSITIVE_INFINITY) return { [INFINITY]: true };
   if (isPlain(value)) {
     const entries = Object.entries(value).filter(([, each]) => each !== undefined);
     return Object.fromEntries(entries.map(([key, each]) => [key, encode(each)]));
@@ -45,6 +47,7 @@ function decode(value: Json): unknown {
   const entries = Object.entries(value);
   const [[key, content] = []] = entries;
   if (entries.length === 1 && key === SECRET) return new Secret(String(content));
+  if (entries.length === 1 && key === INFINITY) return Number.POSITIVE_INFINITY;
   if (entries.length === 1 && key === MAP && Array.isArray(content)) return new Map(content.map(decodePair));
   return Object.fromEntries(entries.map(([name, each]) => [name, decode(each)]));
 }

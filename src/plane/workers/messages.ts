@@ -5,13 +5,13 @@ import type { SourceFault } from '../../dialer/credentials.ts';
 import type { MemberDialer } from '../../dialer/dialer.ts';
 import type { WrongAttempt } from '../../listener/access.ts';
 import type { ClientName, ClientUse } from '../../pool/clients.ts';
+import type { SourceForecast } from '../../pool/lease.ts';
 import type { DataPlane, PlaneContext } from '../data-plane.ts';
 import type { ListenerSet } from '../listener-set.ts';
 import type { LocalPlane } from '../local-plane.ts';
 import type { PermitReply, PermitRequest } from './connection-permits.ts';
 import type { EventColumns } from './event-columns.ts';
 import type { IpcEncoded } from './ipc-encoding.ts';
-import type { SentForecast } from './remote-forecasts.ts';
 import type { FromSharedPool, ToSharedPool } from './shared-channel.ts';
 
 /** A terminal sends these signals to all processes of noria. Workers ignore them, because the primary decides what to do. */
@@ -46,7 +46,6 @@ export type FromWorker =
 export type ToWorker =
   | FromSharedPool
   | OpenPlane
-  | { readonly kind: 'forecasts'; readonly forecasts: readonly SentForecast[] }
   | { readonly kind: 'permits'; readonly listener: number; readonly reply: PermitReply }
   | PlaneUpdate
   | { readonly kind: 'call'; readonly call: keyof WorkerCalls; readonly args: IpcEncoded }
@@ -61,7 +60,9 @@ export interface WorkerCalls
     Pick<LocalPlane, 'closeTunnels'>,
     Pick<ListenerSet, 'countWrongCredentials'>,
     /** Another process got an answer from a member or the service, so the network is up. */
-    Pick<MemberDialer, 'answeredElsewhere'> {}
+    Pick<MemberDialer, 'answeredElsewhere'> {
+  receiveForecasts(forecasts: readonly SourceForecast[]): void;
+}
 
 /** The first message to a worker. It opens the worker's data plane. */
 export interface OpenPlane {
@@ -72,7 +73,8 @@ export interface OpenPlane {
   readonly primaryClock: { readonly monotonicMs: number; readonly sinceBootMs: number };
   /** `PlaneSettings` */
   readonly settings: IpcEncoded;
-  readonly forecasts: readonly SentForecast[];
+  /** `SourceForecast[]` */
+  readonly forecasts: IpcEncoded;
   readonly context: PlaneContext;
   readonly inheritedFds: readonly number[];
   readonly mark: string;

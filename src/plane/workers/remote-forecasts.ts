@@ -5,22 +5,18 @@
 import type { Clock } from '../../core/clock.ts';
 import type { SourceForecast } from '../../pool/lease.ts';
 
-/** A forecast as plain data. `null` replaces `Infinity`, which JSON cannot express. */
-export type SentForecast = Omit<SourceForecast, 'suspendedMs'> & { readonly suspendedMs: number | null };
-
-/** Two forecasts that differ by at most this number of ms count as equal. */
 const TOLERANCE_MS = 100;
 
 export class RemoteForecasts {
   readonly #clock: Clock;
-  #sent: readonly SentForecast[] = [];
+  #sent: readonly SourceForecast[] = [];
   #receivedAt = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  receive(sent: readonly SentForecast[]): void {
+  receive(sent: readonly SourceForecast[]): void {
     this.#sent = sent;
     this.#receivedAt = this.#clock.monotonic();
   }
@@ -30,7 +26,6 @@ export class RemoteForecasts {
     return this.#sent.map((sent) => later(sent, passedMs));
   }
 
-  /** Whether `current` differs from the result of `read` by more than TOLERANCE_MS. */
   differsFrom(current: readonly SourceForecast[]): boolean {
     const expected = this.read();
     return (
@@ -40,22 +35,15 @@ export class RemoteForecasts {
   }
 }
 
-export function encodeForecasts(forecasts: readonly SourceForecast[]): readonly SentForecast[] {
-  return forecasts.map((forecast) => ({
-    ...forecast,
-    suspendedMs: forecast.suspendedMs === Number.POSITIVE_INFINITY ? null : forecast.suspendedMs,
-  }));
-}
-
 function later(
-  { suspendedMs, nextDrawMs, nextMemberMs, ...sent }: SentForecast,
+  { suspendedMs, nextDrawMs, nextMemberMs, ...sent }: SourceForecast,
   passedMs: number,
 ): SourceForecast {
   return {
     ...sent,
     ...(nextDrawMs !== undefined && { nextDrawMs: Math.max(0, nextDrawMs - passedMs) }),
     ...(nextMemberMs !== undefined && { nextMemberMs: Math.max(0, nextMemberMs - passedMs) }),
-    suspendedMs: suspendedMs === null ? Number.POSITIVE_INFINITY : Math.max(0, suspendedMs - passedMs),
+    suspendedMs: Math.max(0, suspendedMs - passedMs),
   };
 }
 

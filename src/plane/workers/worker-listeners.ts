@@ -14,7 +14,7 @@ import {
 import { bind } from '../../listener/listener.ts';
 import type { ListenerSettings, ListenerStatus } from '../data-plane.ts';
 import { bindAddress, isSameButCertificate } from '../listener-set.ts';
-import { ConnectionPermitPools, type LimitedListener, type PermitReply } from './connection-permits.ts';
+import { ConnectionPermitPool, type PermitReply, type PermitRequest } from './connection-permits.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
 import type { UpdateOutcome } from './messages.ts';
 import type { WorkerProcess } from './worker-process.ts';
@@ -31,10 +31,12 @@ const MIN_TIMEOUT_MS = 250;
 export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;
 
 export class WorkerListeners {
-  readonly permits: ConnectionPermitPools;
   readonly connections = new ConnectionCounts();
   readonly #clock: Clock;
   readonly #workers: () => readonly ListeningWorker[];
+  readonly #sendPermits: (worker: number, listener: number, reply: PermitReply) => void;
+  /** By the id of the listener. */
+  readonly #permits = new Map<number, ConnectionPermitPool>();
   #lastId = 0;
   #listeners: readonly ListenerSettings[] = [];
   #addresses: readonly (readonly BoundAddress[])[] = [];
@@ -53,7 +55,7 @@ export class WorkerListeners {
   ) {
     this.#clock = clock;
     this.#workers = workers;
-    this.permits = new ConnectionPermitPools(clock, sendPermits);
+    this.#sendPermits = sendPermits;
   }
 
   status(): readonly ListenerStatus[] {
@@ -99,6 +101,19 @@ export class WorkerListeners {
     if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
   }
 
+  /** Ignores permits that a worker returns for a listener that has closed. */
+  receivePermits(worker: number, listener: number, request: PermitRequest): void {
+    this.#permits.get(listener)?.receive(worker, request);
+  }
+
+  workerExited(worker: number): void {
+    for (const pool of this.#permits.values()) pool.workerExited(worker);
+  }
+
+  close(): void {
+    this.#keepPermits([]);
+  }
+
   /** Shortens the time limits of updates, because noria closes. See `DataPlane.prepareToClose`. */
   prepareToClose(): void {
     this.#closesAt = this.#clock.monotonic() + CLOSING_TIMEOUT_MS;
@@ -130,7 +145,7 @@ export class WorkerListeners {
     const added = next.filter(({ shared }) => !before.some((one) => one.shared?.id === shared?.id));
     const error = await findBindError(added, before);
     if (error !== undefined) return failure(error);
-    this.permits.open(limitsOf(next));
+    this.#openPermits(next);
     const unblocking = before.filter((one) => !next.some((other) => blocks(one, other)));
     if (unblocking.length < before.length) {
       await this.#updateWorkers(unblocking, drainTimeoutMs);
@@ -140,7 +155,7 @@ export class WorkerListeners {
     const outcomes = await this.#updateWorkers(next, drainTimeoutMs);
     const failed = outcomes.find((outcome) => !outcome.ok);
     if (failed !== undefined) return this.#goBack(failed);
-    this.permits.keep(limitsOf(next));
+    this.#keepPermits(next);
     return outcomes[0] ?? { ok: false, code: 'workers-failed', message: 'no worker is running' };
   }
 
@@ -170,7 +185,7 @@ export class WorkerListeners {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
       if (restored?.ok === false) worker.killBecause(restored.message); // another worker replaces the killed worker and may succeed
     }
-    this.permits.keep(limitsOf(this.#listeners));
+    this.#keepPermits(this.#listeners);
     return outcome;
   }
 
@@ -183,12 +198,31 @@ export class WorkerListeners {
     const updating = { worker, timeout: this.#killAfterTimeout(worker) };
     this.#updating = updating;
     const answered = worker.nextAnswer('updated');
-    const permitListeners = this.permits.listenerIds;
+    const permitListeners = [...this.#permits.keys()];
     worker.send({ kind: 'update', listeners: encodeForIpc(listeners), drainTimeoutMs, permitListeners });
     const answer = await answered;
     this.#updating = undefined;
     updating.timeout[Symbol.dispose]();
     return answer?.outcome;
+  }
+
+  /** Call it before workers open these listeners. */
+  #openPermits(listeners: readonly ListenerSettings[]): void {
+    for (const { shared, maxConnections } of listeners) {
+      if (shared === undefined || this.#permits.has(shared.id)) continue;
+      const send = (worker: number, reply: PermitReply) => this.#sendPermits(worker, shared.id, reply);
+      this.#permits.set(shared.id, new ConnectionPermitPool(maxConnections, this.#clock, send));
+    }
+  }
+
+  /** Closes the permit pools of all other listeners. */
+  #keepPermits(listeners: readonly ListenerSettings[]): void {
+    const ids = new Set(listeners.map(({ shared }) => shared?.id));
+    for (const [id, pool] of this.#permits) {
+      if (ids.has(id)) continue;
+      pool.close();
+      this.#permits.delete(id);
+    }
   }
 
   #killAfterTimeout(worker: ListeningWorker): Disposable {
@@ -242,12 +276,6 @@ function blocks(current: ListenerSettings, wanted: ListenerSettings): boolean {
 
 function failure({ code, message }: NoriaError): UpdateOutcome {
   return { ok: false, code, message };
-}
-
-function limitsOf(listeners: readonly ListenerSettings[]): LimitedListener[] {
-  return listeners.flatMap(({ shared, maxConnections }) =>
-    shared === undefined ? [] : [{ id: shared.id, maxConnections }],
-  );
 }
 
 /**

@@ -9,6 +9,7 @@ import { describeError, NoriaError } from '../../core/faults.ts';
 import { systemRandom } from '../../core/random.ts';
 import { Replica } from '../../fleet/replica.ts';
 import type { ClientName, ClientUse } from '../../pool/clients.ts';
+import type { SourceForecast } from '../../pool/lease.ts';
 import { Pool } from '../../pool/pool.ts';
 import type { ListenerSettings, PlaneSettings } from '../data-plane.ts';
 import { LocalPlane } from '../local-plane.ts';
@@ -38,7 +39,6 @@ interface OpenedPlane {
   readonly calls: WorkerCalls;
   readonly pool: Pool;
   readonly shared: IpcSharedPool;
-  readonly forecasts: RemoteForecasts;
   readonly loaded: Promise<void>;
 }
 
@@ -53,7 +53,6 @@ const { send, sendLater, flush } = new BatchedChannel<FromWorker | ForwardedEven
 });
 const permits = new Map<number, ConnectionPermitHolder>();
 let opened: OpenedPlane | undefined;
-/** The questions to the other workers that wait for an answer, by id. */
 const questions = new Map<number, (uses: readonly ClientUse[]) => void>();
 let lastQuestion = 0;
 
@@ -82,12 +81,8 @@ function receive(message: ToWorker): void {
 }
 
 function receiveOpen(message: Exclude<ToWorker, { kind: 'open' | 'permits' }>, opened: OpenedPlane): void {
-  const { plane, calls, pool, shared, forecasts } = opened;
+  const { plane, calls, pool, shared } = opened;
   switch (message.kind) {
-    case 'forecasts':
-      forecasts.receive(message.forecasts);
-      pool.refuseHopeless();
-      break;
     case 'call':
       // The cast is safe because `WorkersPlane` checks the arguments of each call.
       (calls[message.call] as (...args: unknown[]) => void)(...decodeFromIpc<unknown[]>(message.args));
@@ -119,7 +114,7 @@ function openPlane(message: OpenPlane): OpenedPlane {
   });
   for (const name of FORWARDED_EVENTS) forward(bus, name);
   const forecasts = new RemoteForecasts(systemClock);
-  forecasts.receive(message.forecasts);
+  forecasts.receive(decodeFromIpc<readonly SourceForecast[]>(message.forecasts));
   const settings = decodeFromIpc<PlaneSettings>(message.settings);
   const common = { clock: systemClock, bus };
   const pool = new Pool({
@@ -142,7 +137,7 @@ function openPlane(message: OpenPlane): OpenedPlane {
     ...common,
     pool,
     dialer: settings.dialer,
-    leases: replica.sessions,
+    leases: replica,
     onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
     onNetwork: (down) => send({ kind: 'network.judged', down }),
     context,
@@ -153,15 +148,15 @@ function openPlane(message: OpenPlane): OpenedPlane {
       onWrongCredentials: (listener, attempt) => send({ kind: 'wrong-credentials', listener, attempt }),
     },
     elsewhere: {
-      findSession: (name) => replica.sessions.find(name),
+      findSession: (name) => replica.findSession(name),
       lastUses: askOthers,
       closeTunnels: (name, host) => send({ kind: 'tunnels.unwanted', name, host }),
     },
   });
-  return { plane, calls: callsOf(plane, pool), pool, shared, forecasts, loaded: replica.open() };
+  return { plane, calls: callsOf(plane, pool, forecasts), pool, shared, loaded: replica.open() };
 }
 
-function callsOf(plane: LocalPlane, pool: Pool): WorkerCalls {
+function callsOf(plane: LocalPlane, pool: Pool, forecasts: RemoteForecasts): WorkerCalls {
   return {
     commit(settings) {
       plane.commit(settings);
@@ -173,6 +168,10 @@ function callsOf(plane: LocalPlane, pool: Pool): WorkerCalls {
     closeTunnels: (name, host) => plane.closeTunnels(name, host),
     countWrongCredentials: (listener, attempt) => plane.listenerSet.countWrongCredentials(listener, attempt),
     answeredElsewhere: () => plane.dialer.answeredElsewhere(),
+    receiveForecasts(received) {
+      forecasts.receive(received);
+      pool.refuseHopeless();
+    },
   };
 }
 

@@ -29,7 +29,7 @@ import type { ForwardedEvent, ForwardedEventName } from './event-columns.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
 import type { ToWorker, WorkerCalls } from './messages.ts';
 import { NetworkVerdict } from './network-verdict.ts';
-import { encodeForecasts, RemoteForecasts } from './remote-forecasts.ts';
+import { RemoteForecasts } from './remote-forecasts.ts';
 import { HOW_TO_SHARE, SharedPoolServer, sinceBootMs } from './shared-channel.ts';
 import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
@@ -178,7 +178,7 @@ class WorkersPlane implements DataPlane {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     this.#forecastTimer?.[Symbol.dispose]();
     for (const question of this.#questions.values()) question[Symbol.dispose]();
-    this.#listeners.permits.keep([]);
+    this.#listeners.close();
     await this.#supervisor?.close();
     await this.#replica.close();
     await this.dialer.close();
@@ -279,7 +279,7 @@ class WorkersPlane implements DataPlane {
       replica,
       primaryClock: { monotonicMs: clock.monotonic(), sinceBootMs: sinceBootMs() },
       settings: encodeForIpc(this.#settings),
-      forecasts: encodeForecasts(forecasts()),
+      forecasts: encodeForIpc(forecasts()),
       context: this.#context,
       inheritedFds: [...inheritedFds],
       mark,
@@ -299,9 +299,9 @@ class WorkersPlane implements DataPlane {
   }
 
   #sendForecasts(): void {
-    const forecasts = encodeForecasts(this.#options.forecasts());
+    const forecasts = this.#options.forecasts();
     this.#forecasts.receive(forecasts);
-    this.#sendToAll({ kind: 'forecasts', forecasts });
+    this.#call('receiveForecasts', [forecasts]);
   }
 
   #receive({ number }: WorkerProcess, report: WorkerReport): void {
@@ -310,7 +310,7 @@ class WorkersPlane implements DataPlane {
         this.#forward(number, report);
         break;
       case 'permits':
-        this.#listeners.permits.receive(number, report.listener, report.request);
+        this.#listeners.receivePermits(number, report.listener, report.request);
         break;
       case 'network.judged':
         this.#verdict.judged(number, report.down);
@@ -386,7 +386,7 @@ class WorkersPlane implements DataPlane {
   #onExit({ number }: WorkerProcess): void {
     void this.#open.get(number)?.shared.close();
     this.#open.delete(number);
-    this.#listeners.permits.workerExited(number);
+    this.#listeners.workerExited(number);
     for (const { answer } of this.#questions.values()) answer(number);
     this.#verdict.remove(number);
   }

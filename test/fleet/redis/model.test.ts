@@ -1,12 +1,10 @@
 /** The in-memory pool is the model: the same random history must lead to the same state in the store. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemBoot, systemClock } from '../../../src/core/clock.ts';
+import { systemClock } from '../../../src/core/clock.ts';
 import { MemorySharedPool } from '../../../src/fleet/memory-shared-pool.ts';
 import type { Beat, Fact, SharedMember, SharedSession, SharedState } from '../../../src/fleet/schemas.ts';
 import type { SharedPool } from '../../../src/fleet/shared-pool.ts';
-import { createTimekeeper } from '../../../src/state/moment.ts';
-import { createPaceMemory } from '../../../src/state/pace-file.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, TestStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';
@@ -141,8 +139,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
         // are then not compared.
         const goOn = () => fc.pre(stage.lost.length === 0);
         const inStore = await play(steps, (replica) => stage.connect(replica, options), goOn);
-        const pace = createPaceMemory(createTimekeeper(systemClock, systemBoot()));
-        const model = new MemorySharedPool({ clock: systemClock, pace });
+        const model = new MemorySharedPool({ clock: systemClock });
         expect(inStore).toEqual(await play(steps, (replica) => model.connect(replica)));
       }),
       { numRuns: RUNS },
@@ -235,7 +232,7 @@ async function loadedBy(pool: SharedPool, recorder: Recorder): Promise<SharedSta
 }
 
 /** Puts a state into a fixed order, with moments in whole units. */
-function comparable({ members, bans = [], sessions, paused }: SharedState) {
+function comparable({ members, bans, sessions, paused }: SharedState) {
   const unitsOf = (at: number) => Math.round((at - start) / UNIT_MS) + 0; // + 0 avoids a negative zero
   return {
     members: members

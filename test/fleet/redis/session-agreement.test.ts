@@ -100,7 +100,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
           const lease = leases[index];
           if (lease === undefined) throw new TypeError('no lease');
           fail(kit, lease);
-          const again = await kit.replica.sessions.acquire(request({ session }, { avoid }));
+          const again = await kit.replica.acquire(request({ session }, { avoid }));
           if (!('member' in again)) throw new Error(again.reason);
           close(kit, again);
           return again.member;
@@ -178,9 +178,9 @@ describe.skipIf(NO_STORE)('with a store', () => {
     await until('both have the members', () => other.pool.members().length === 3);
     const { member } = await acquireAt(first, { session: 's1' });
     expect(other.pool.memberOfSession('s1')).toBeUndefined();
-    expect(await other.replica.sessions.find('s1')).toMatchObject({ name: 's1', member });
+    expect(await other.replica.findSession('s1')).toMatchObject({ name: 's1', member });
     expect(other.pool.memberOfSession('s1')).toBe(member);
-    expect(await other.replica.sessions.find('s2')).toBeUndefined();
+    expect(await other.replica.findSession('s2')).toBeUndefined();
   });
 
   test('peers: a configuration that differs for one instance is named once', async () => {

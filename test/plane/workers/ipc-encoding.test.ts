@@ -15,13 +15,15 @@ test('ipc encoding: secrets stay secrets and maps stay maps, at any depth', () =
     gone: undefined,
     none: null,
     text: '[secret]',
+    endless: Number.POSITIVE_INFINITY,
   };
   const arrived = carry(settings);
   expect(arrived.sources.get('city')?.auth.password).toBeInstanceOf(Secret);
   expect(arrived.sources.get('city')?.auth.password.reveal()).toBe('pass&word');
   expect(arrived.users[0]?.password.reveal()).toBe('other');
-  expect(Object.keys(arrived)).toEqual(['sources', 'users', 'none', 'text']);
+  expect(Object.keys(arrived)).toEqual(['sources', 'users', 'none', 'text', 'endless']);
   expect(arrived.text).toBe('[secret]');
+  expect(arrived.endless).toBe(Number.POSITIVE_INFINITY);
 });
 
 test('ipc encoding: plain data is decoded unchanged', () => {
@@ -50,7 +52,7 @@ test('ipc encoding: plain data is decoded unchanged', () => {
 });
 
 test('ipc encoding: values that JSON would change are refused', () => {
-  for (const odd of [Number.NaN, Number.POSITIVE_INFINITY, () => 1, new Date(0), Symbol('odd'), 1n]) {
+  for (const odd of [Number.NaN, Number.NEGATIVE_INFINITY, () => 1, new Date(0), Symbol('odd'), 1n]) {
     expect(() => encodeForIpc({ odd })).toThrow(TypeError);
   }
 });

@@ -9,6 +9,7 @@ import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 import type { FromWorker, ToWorker } from '../../../src/plane/workers/messages.ts';
 import { openWorkerSupervisor } from '../../../src/plane/workers/supervisor.ts';
 import { type ListeningWorker, WorkerListeners } from '../../../src/plane/workers/worker-listeners.ts';
+import { EMPTY_STATE } from '../../fleet/shared-pool-contract.ts';
 import { freePort } from '../../support/free-port.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { testConfig } from '../../support/noria.ts';
@@ -152,7 +153,7 @@ test('worker: reports that it holds a socket that could not be bound', async () 
     wanted: 1,
     onReport: (worker, { kind }) => {
       if (kind !== 'shared.follow') return;
-      worker.send({ kind: 'shared.state', state: encodeForIpc({ members: [], sessions: [], paused: [] }) });
+      worker.send({ kind: 'shared.state', state: encodeForIpc(EMPTY_STATE) });
       worker.send({ kind: 'shared.activity', activity: { replicas: [], beats: [], uses: {} } });
     },
     prepare: async () => {},
@@ -170,7 +171,7 @@ test('worker: reports that it holds a socket that could not be bound', async () 
     replica: 'worker 1',
     primaryClock: { monotonicMs: 0, sinceBootMs: 0 },
     settings: encodeForIpc({ dialer: dialerSettings(config), pool: poolSettings(config) }),
-    forecasts: [],
+    forecasts: encodeForIpc([]),
     context,
     inheritedFds: [],
     mark: 'noria-0',
