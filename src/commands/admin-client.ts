@@ -145,10 +145,7 @@ export class AdminClient {
   }
 }
 
-/**
- * Uses node:http instead of undici, which takes five times as long to load. A container's health check runs this code
- * often.
- */
+/** node:http, because undici takes five times as long to load, and health checks run this often. */
 async function send(
   url: URL,
   { method, body = {}, timeoutMs = TIMEOUT_MS }: Call,

@@ -68,7 +68,6 @@ export function portOption(text: string): number {
   throw new InvalidArgumentError('Expected a port from 1 to 65535, or 0 for a free one.');
 }
 
-/** The value of a flag that takes a whole number. */
 export function integer(min: number, max: number, fallback?: number) {
   return {
     fallback,
@@ -86,10 +85,7 @@ export function fractionOption(text: string): number {
   throw new InvalidArgumentError('Expected a fraction from 0 to 1, for example 0.2.');
 }
 
-/**
- * Resolves at the first SIGINT or SIGTERM. A second signal ends the process immediately.
- * @param onSecond - called before the process ends.
- */
+/** Resolves at the first signal. A second one ends the process at once, after `onSecond`. */
 export function untilSignal(onSecond?: (signal: NodeJS.Signals) => void): Promise<NodeJS.Signals> {
   const endNow = (signal: NodeJS.Signals) => {
     onSecond?.(signal);

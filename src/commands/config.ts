@@ -81,10 +81,7 @@ async function checkStore(config: Config, fleet: FleetConfig, terminal: Terminal
   return EXIT.fine;
 }
 
-/**
- * A failure is only a warning: the user of this command may lack access to the folder, because noria may run as another
- * user.
- */
+/** A failure is only a warning: noria may run as another user, whose folder this one cannot read. */
 async function checkStateFolder(folder: string, terminal: Terminal): Promise<number> {
   try {
     const problems = await inspectFolder(folder);

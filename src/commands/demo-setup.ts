@@ -20,10 +20,7 @@ export const DEFAULT_PORT = 8888;
 export const DEFAULT_ADMIN_PORT = 8889;
 export const DEFAULT_TARGET_PORT = 8080;
 export const DEMO_FLEET = 'demo';
-/**
- * The port of the second listener, which requires a user name and password. Browsers need it: they send a user name
- * only after a 407.
- */
+/** Browsers need the listener with a password: they send a user name only after a 407. */
 export const DEFAULT_AUTH_PORT = 8890;
 const PORT_STEP = 10;
 
@@ -194,10 +191,7 @@ export async function openDemoStore(): Promise<DemoStore | undefined> {
   return undefined;
 }
 
-/**
- * Starts the program. Returns undefined if it is not installed. The process is detached: Ctrl-C in the terminal must
- * not end it before the norias have ended.
- */
+/** Undefined if it is not installed. Detached: Ctrl-C must not end it before the norias have ended. */
 async function start(program: string, port: number, folder: string): Promise<ChildProcess | undefined> {
   const listening = ['--port', String(port), '--bind', HOST, '--dir', folder];
   const keeping = ['--save', '', '--appendonly', 'yes', '--maxmemory-policy', 'noeviction'];

@@ -45,10 +45,7 @@ const STORY_PAUSE_MS = 4_000;
 const SECRET_BYTES = 12;
 const MAX_REPLICAS = 5;
 const LIFETIME_MS = [60_000, 180_000] as const;
-/**
- * The minimum and maximum lifetime of a member in the story. They are so long that no member expires during the story:
- * an expired member would change sessions and fault counts without a visible cause.
- */
+/** No member expires during the story: that would change sessions and fault counts without a visible cause. */
 const STORY_LIFETIME_MS = [600_000, 900_000] as const;
 
 interface DemoFlags extends PortFlags {

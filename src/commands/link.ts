@@ -101,10 +101,7 @@ function readUrl(given: string): Secret {
   throw new NoriaError('bad-usage', `the link ${reading.wrong}; expected ${scalarType.expected}`);
 }
 
-/**
- * The settings for a link that is not in the default configuration. They accept proxies with private addresses, because
- * the command only prints the proxies.
- */
+/** Private addresses are accepted: the command only prints them. */
 const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined, openTunnel: undefined };
 
 function callOfUrl(url: Secret, count: number): LinkCall {

@@ -30,10 +30,7 @@ function commandFirst(argv: readonly string[]): readonly string[] {
   return isMoved && COMMANDS.has(command) ? [command, ...options, ...argv.slice(options.length + 1)] : argv;
 }
 
-/**
- * The commands in the order of the help. A command is imported only when it runs, so that, for example, `noria status`
- * does not load the daemon.
- */
+/** In the order of the help. Imported only when it runs: `noria status` does not load the daemon. */
 const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['run', async () => (await import('./run.ts')).runCommand],
   ['demo', async () => (await import('./demo.ts')).demoCommand],
@@ -59,12 +56,7 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['completion', async () => (await import('./completion.ts')).completionCommand],
 ]);
 
-/**
- * Builds the program. It has only the command that `argv` names. If `argv` names no command or names `completion`, the
- * program has all commands. For `--version`, it has none.
- *
- * @param onExitCode - called after the command has run.
- */
+/** Has only the command that `argv` names; all commands for none and for `completion`; none for `--version`. */
 export async function buildProgram(
   argv: readonly string[],
   terminal: Terminal,

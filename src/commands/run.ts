@@ -132,10 +132,7 @@ export class Reloader {
     return { [Symbol.dispose]: () => process.off('SIGHUP', onHangup) };
   }
 
-  /**
-   * Reloads after each change of the file, until the caller disposes of the result. Watches the folder of the file,
-   * because an editor or Kubernetes may replace the file instead of writing to it.
-   */
+  /** Watches the folder, because an editor or Kubernetes may replace the file instead of writing to it. */
   onFileChange(): Disposable {
     const { clock = systemClock, log, file } = this.#options;
     let quiet: Disposable | undefined;

@@ -30,12 +30,7 @@ const SEND_TIMEOUT_MS = 5_000;
 const STOP_MARGIN_MS = 5_000;
 const US_PER_MS = 1_000;
 
-/**
- * Returns the descriptors of the sockets that this process inherits from systemd.
- *
- * If a shell or npm runs between systemd and noria, these descriptors may be other files. So noria checks that
- * LISTEN_PID is its own process id.
- */
+/** If a shell or npm runs between systemd and noria, the descriptors may be other files: LISTEN_PID tells. */
 export function inheritedSockets(
   env: Readonly<Record<string, string | undefined>>,
   pid: number,
@@ -45,10 +40,7 @@ export function inheritedSockets(
   return new Set(Array.from({ length: Number(count) }, (_, index) => FIRST_FD + index));
 }
 
-/**
- * Sends notifications in the order of the calls. No call waits for systemd, and no call throws. Without systemd, sends
- * nothing.
- */
+/** Notifies in the order of the calls. No call waits for systemd, and none throws. */
 export class ServiceManager {
   readonly #options: ServiceManagerOptions;
   /** Undefined without systemd. */
@@ -101,10 +93,7 @@ export class ServiceManager {
     await this.#queue;
   }
 
-  /**
-   * Starts the timer for the next notification. If the event loop is blocked, the timer does not fire, and systemd's
-   * watchdog restarts noria.
-   */
+  /** If the event loop is blocked, the timer does not fire, and systemd's watchdog restarts noria. */
   #arm(): void {
     const { clock, log } = this.#options;
     const dueAt = clock.monotonic() + this.#intervalMs;
@@ -160,10 +149,7 @@ function readWatchdogMs({
   return Number(us) / US_PER_MS;
 }
 
-/**
- * Runs systemd-notify. It waits until systemd has read the message, because systemd cannot find the unit of a sender
- * that has ended.
- */
+/** systemd-notify waits until systemd has read: systemd cannot find the unit of a sender that has ended. */
 function systemdNotify(socket: string, fields: readonly string[], path = '/usr/bin:/bin'): Promise<void> {
   return new Promise((resolve, reject) => {
     execFile(

@@ -53,10 +53,7 @@ interface PacedCall<Answer> extends ServiceAddress {
   settle?(answer: Answer): Settlement;
 }
 
-/**
- * Makes one call as soon as the pace allows it, and prints how long it waits. Records the call in the state folder, or
- * with a fleet in the fleet's store, so that the next call of a running noria is not too early.
- */
+/** Records the call where a running noria sees it, so that its next call is not too early. */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,
   call: PacedCall<Answer>,

@@ -176,7 +176,6 @@ function timespansOf({ sources }: Config): number[] {
 
 const requestSchema = z.object({ at: z.union([z.string(), z.number()]) });
 
-/** Reads the moments of an access log: one JSON object for each request, with the time `at`. */
 function momentsIn(path: string): number[] {
   let text: string;
   try {

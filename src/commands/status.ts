@@ -85,12 +85,7 @@ const TO_TOP = '\u001b[H';
 const CLEAR_LINE_END = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
 
-/**
- * Runs until `signal` aborts. If noria stops answering, says so on the screen and tries again.
- *
- * @returns whether noria was ready in the last status.
- * @throws NoriaError if the first request fails, or if noria refuses a later one.
- */
+/** @returns whether noria was ready last. @throws NoriaError if the first request fails, or a later one is refused. */
 export async function watchStatus(options: StatusWatch): Promise<boolean> {
   const { terminal, clock, signal } = options;
   const read = async () => {
@@ -266,7 +261,6 @@ function explain({ reason, advice, message, code }: SourceStatus, format: Status
   ];
 }
 
-/** Whether the message of the last call comes from the service. Otherwise noria wrote it. */
 function isOfService(code: string | null): boolean {
   return code !== 'transport' && code?.startsWith('fleet-store-') !== true;
 }

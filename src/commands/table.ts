@@ -5,14 +5,10 @@ export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => string;
   readonly align?: 'left' | 'right';
-  /**
-   * Whether the column may be left out. It is left out if all its cells are empty. If the table is too wide, more
-   * optional columns are left out, the rightmost first.
-   */
+  /** Left out if all its cells are empty; and if the table is too wide, the rightmost optional column first. */
   readonly optional?: boolean;
 }
 
-/** A column of numbers. */
 export function numbers<Row>(
   title: string,
   value: (row: Row) => string | number,
@@ -29,12 +25,7 @@ interface FormattedColumn {
 
 const GAP = '  ';
 
-/**
- * Returns the lines of a table; the first line has the titles. Each column is as wide as its widest cell.
- *
- * @param width - the maximum width in terminal columns. In a wider table, optional columns are left out. If that is not
- * enough, the lines are cut.
- */
+/** The first line has the titles. Lines that are too wide even without optional columns are cut. */
 export function formatTable<Row>(
   rows: readonly Row[],
   columns: readonly Column<Row>[],

@@ -26,10 +26,7 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
   'fleet-store-lost': EXIT.unreachable,
 };
 
-/**
- * What a command advises on a fault whose usual advice fits only a running noria. For example, a running noria connects
- * to the store again by itself, but a command has to be run again.
- */
+/** Where the usual advice fits only a running noria, which for example connects to the store again by itself. */
 const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
   'fleet-store-lost':
     'Check fleet.url, that the store runs and answers, and that this machine can reach it; then run the command again.',
@@ -40,7 +37,6 @@ export function languageOfTerminal({ env }: Pick<Terminal, 'env'>): Language {
   return languageOf(env['LC_ALL'] || env['LC_MESSAGES'] || env['LANG']);
 }
 
-/** Prints a result in lines, or with `--json` as JSON for other programs. */
 export function printResult(
   terminal: Pick<Terminal, 'print'>,
   { json }: { readonly json?: boolean },
@@ -72,10 +68,7 @@ export function printFailure(terminal: Terminal, error: unknown): void {
   terminal.printError(`  ${advice}`);
 }
 
-/**
- * Returns the terminal of this process. If the reader of standard output closes it, as `head` does, the process ends
- * silently, like a process that SIGPIPE ends.
- */
+/** If the reader of standard output closes it, as `head` does, the process ends silently, as by SIGPIPE. */
 export function openTerminal(): Terminal {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(SIGPIPE_EXIT);

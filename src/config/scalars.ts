@@ -556,3 +556,9 @@ export const username = () =>
     wrong: 'contains a colon, which ends a user name in HTTP',
     private: true,
   });
+export const shortName = (allowed: string, pattern: RegExp, example: string) =>
+  text({
+    ...{ pattern, example, maxBytes: 64 },
+    expected: `1 to 64 ${allowed}`,
+    wrong: `contains a character other than ${allowed}`,
+  });

@@ -18,6 +18,7 @@ import {
   password,
   secretFile,
   secretText,
+  shortName,
   text,
   username,
   whole,
@@ -97,13 +98,7 @@ const ANSWER = section({
 
 export const SOURCE = section({
   name: required(
-    text({
-      expected: '1 to 64 letters, digits, `_` and `.`',
-      example: 'city',
-      pattern: /^[A-Za-z0-9_.]{1,64}$/,
-      maxBytes: 64,
-      wrong: 'contains a character other than letters, digits, `_` and `.`',
-    }),
+    shortName('letters, digits, `_` and `.`', /^[A-Za-z0-9_.]{1,64}$/, 'city'),
     'name of the source in routing options, status and metrics',
   ),
   product: required(

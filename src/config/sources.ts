@@ -59,11 +59,15 @@ const PRODUCTS_OF_KEY: Readonly<Record<string, readonly SourceProduct[]>> = {
 };
 const DEFAULT_GATEWAY_LIFE_MS = 10 * MINUTE_MS;
 const DEFAULT_REFRESH_MS = 5 * MINUTE_MS;
+const LIST_KEYS = ['url', 'urlFile', 'file'];
 
 type Common = Omit<
   SourceBase,
   'instance' | 'secrets' | 'baseUrl' | 'extractHost' | 'upstream' | 'intervalMs'
 >;
+
+/** A source that makes no call to the service. */
+const NO_CALL = { params: {}, intervalMs: 0, baseUrl: undefined, extractHost: undefined };
 
 /** Other sections apply to a source without its own keys: `service.baseUrl`, `pool.size` and `health.check.url`. */
 export class SourceResolver {
@@ -246,15 +250,13 @@ export class SourceResolver {
       Object.entries(this.#source.headers).map(([name, value]) => [name, new Secret(value)]),
     );
     return {
-      ...common,
+      ...{ ...common, ...NO_CALL },
       ...{ intervalMs, answer, url, body, headers, login: access.login },
       product: 'link',
       method: method ?? (body === undefined ? 'GET' : 'POST'),
       instance: linkIdentity(url, body),
       baseUrl: new URL(url.reveal()).origin,
       secrets: secretsOf(access.auth, ...linkSecrets(url, { headers, body })),
-      params: {},
-      extractHost: undefined,
       upstream: { ...upstream, auth: access.auth },
     };
   }
@@ -285,16 +287,10 @@ export class SourceResolver {
     if (protocol === 'socks4') this.#checkSocks4(account && { kind: 'always', credentials: account });
     if (address === undefined || account === undefined) return undefined;
     return {
-      ...common,
+      ...{ ...common, ...NO_CALL },
       ...{ product: 'gateway', host: address.host, port: address.port, account, lifetimeMs },
       instance: gatewayIdentity(`${address.host}:${address.port}`, account.username),
-      ...{
-        params: {},
-        intervalMs: 0,
-        baseUrl: undefined,
-        extractHost: undefined,
-        secrets: [account.password],
-      },
+      secrets: [account.password],
       upstream: { ...upstream, protocol, auth: { kind: 'none' } },
     };
   }
@@ -302,9 +298,7 @@ export class SourceResolver {
   #list(common: Common): ListSource | undefined {
     const { url, file, refreshMs = DEFAULT_REFRESH_MS, answer, upstream } = this.#source;
     if (url === undefined && file === undefined)
-      this.#missing('has no list: a source with `product: list` requires url, urlFile or file', [
-        ...['url', 'urlFile', 'file'],
-      ]);
+      this.#missing('has no list: a source with `product: list` requires url, urlFile or file', LIST_KEYS);
     if (url !== undefined && file !== undefined)
       this.#error('file', 'cannot be combined with url; keep one of them', 'key');
     this.#checkAnswer();
@@ -313,12 +307,11 @@ export class SourceResolver {
     if (access === undefined || (url === undefined && file === undefined)) return undefined;
     const absolute = file && this.#files.absolute(file);
     return {
-      ...common,
+      ...{ ...common, ...NO_CALL },
       ...{ product: 'list', url, file: absolute, refreshMs, answer, login: access.login, rotate },
       instance: linkIdentity(url ?? new Secret(absolute ?? ''), undefined),
       baseUrl: url && new URL(url.reveal()).origin,
       secrets: secretsOf(access.auth, ...(url ? linkSecrets(url, { headers: {}, body: undefined }) : [])),
-      ...{ params: {}, intervalMs: 0, extractHost: undefined },
       upstream: { ...upstream, auth: access.auth },
     };
   }

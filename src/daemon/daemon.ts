@@ -103,11 +103,7 @@ export class Daemon {
     return this.#running.state.config;
   }
 
-  get addresses(): {
-    readonly listeners: readonly string[];
-    readonly admin: string | undefined;
-    readonly proxyPool: string | undefined;
-  } {
+  get addresses() {
     const format = ({ host, port }: BoundAddress) => formatHostPort(host, port);
     const { plane, apis } = this.#running.parts;
     const { admin, proxyPool } = apis;
