@@ -8,7 +8,7 @@ import type { DrawnEntry } from '../service/fields.ts';
 import type { DrawSourceOptions } from './options.ts';
 import type { DrawOutcome } from './reaction.ts';
 
-/** @returns the members of the answer. An entry is left out if neither the entry nor the source names a protocol. */
+/** An entry is left out if neither the entry nor the source names a protocol. */
 export function drawnMembers({ entries, sentAt }: DrawAnswer, options: DrawSourceOptions): DrawnMember[] {
   return entries.flatMap((entry) => {
     const { host, port, exitIp, exitName, location, login } = entry;

@@ -44,7 +44,6 @@ interface PaceOptions {
  */
 const MAX_EXPIRED_PERMITS = 3;
 
-/** The pace of one instance at one service address, for all callers in this process. */
 export class Pace {
   readonly #key: string;
   readonly options: PaceOptions;
@@ -53,10 +52,7 @@ export class Pace {
    * they began.
    */
   readonly #changes = new PQueue({ concurrency: 1 });
-  /**
-   * The monotonic moment of the next possible call, as of this process's last access to the store. Other processes may
-   * have changed it since.
-   */
+  /** As of this process's last access to the store. Other processes may have changed it since. */
   #freeAt = 0;
 
   constructor(key: string, options: PaceOptions) {
@@ -64,7 +60,6 @@ export class Pace {
     this.options = options;
   }
 
-  /** The time in ms until the next call may be sent, as far as this process knows. */
   get nextInMs(): number {
     return Math.max(0, this.#freeAt - this.options.clock.monotonic());
   }
@@ -226,7 +221,6 @@ export class Permit implements WriteGate {
   readonly #ageMs: () => number;
   /** A lower bound, in ms, of the time since the previous call arrived at the service; undefined if unknown. */
   readonly sinceArrivalMs: number | undefined;
-  /** The last call before the claimed call. */
   readonly before: LastCall | undefined;
   /** `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the request. */
   state: 'unused' | 'used' | 'expired' = 'unused';

@@ -52,7 +52,7 @@ export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number):
   return { name: 'waiting', reason: describeOutcome(last), advice: last.advice, code: last.code };
 }
 
-/** The fields of a phase that appear in the event `source.moved` and in the status. */
+/** What the event `source.moved` and the status tell of a phase. */
 export function phaseReport(phase: SourcePhase): {
   readonly reason: string;
   readonly advice?: string;

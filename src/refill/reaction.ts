@@ -17,7 +17,7 @@ import { untilServiceMidnight } from './source-statistics.ts';
 export interface DrawOutcome extends CodeMeaning {
   /** The service's code; `transport` if there was no answer; the fault code if noria could not send the call. */
   readonly code: string;
-  /** The service's own text, or the details of the failure. It appears only in the status and in the log. */
+  /** The service's own text, or the details of the failure, only for the status and the log. */
   readonly message: string | undefined;
   /**
    * Whether further calls may prolong the problem. If true, no process that shares the pace makes a call before the
@@ -113,7 +113,7 @@ function wordsOf({ code, message }: NoriaError): Pick<DrawOutcome, 'summary' | '
   return { summary: `${message.slice(0, 1).toUpperCase()}${message.slice(1)}.`, advice, message: undefined };
 }
 
-/** Describes the outcome in noria's own words, for example `12001: The key is wrong.` */
+/** In noria's own words, for example `12001: The key is wrong.` */
 export function describeOutcome({ code, summary }: Pick<DrawOutcome, 'code' | 'summary'>): string {
   return /^\d+$/.test(code) ? `${code}: ${summary}` : summary;
 }

@@ -35,7 +35,7 @@ export interface RefillOptions
 export class Refiller {
   readonly #parts: RefillParts;
   #context: SourceContext | undefined;
-  /** The sources by name, in the order in which the configuration lists them. */
+  /** In the order in which the configuration lists them. */
   #sources = new Map<string, Source>();
   #settings: RefillSettings = { sources: [], fill: 'demand', idleAfterMs: 0, callTimeoutMs: 0 };
   readonly #early: (() => void)[] = [];
@@ -122,7 +122,9 @@ export class Refiller {
 
   /** What noria keeps across a restart, as plain data for the option `restored`. */
   record(): unknown {
-    return Object.fromEntries([...this.#sources].map(([name, source]) => [name, source.snapshot()]));
+    return Object.fromEntries(
+      [...this.#sources].map(([name, source]) => [name, source.statistics.snapshot()]),
+    );
   }
 
   async close(): Promise<void> {
@@ -163,7 +165,7 @@ export class Refiller {
     return [
       bus.on('demand.rose', ({ sources }) => this.#wake(sources)),
       bus.on('dial.attempted', ({ source, outcome }) => {
-        if (outcome === 'accepted') this.#sources.get(source)?.memberUsed();
+        if (outcome === 'accepted') this.#sources.get(source)?.statistics.recordUse();
       }),
       bus.on('member.left', ({ source, uses, reason, drawnBy }) => {
         const isOwn = drawnBy === undefined;

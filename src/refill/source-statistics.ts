@@ -51,7 +51,7 @@ export function readStatistics(value: unknown): ReadonlyMap<string, StatisticsSn
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }
 
-/** The number of distinct IPs that all norias of a fleet have drawn today. */
+/** The distinct IPs that all norias of a fleet have drawn today. */
 export interface SharedCount {
   add(ips: readonly string[]): void;
   /** The number that this noria last read from the fleet's store. Others may have drawn more IPs since then. */
@@ -110,7 +110,6 @@ export class SourceStatistics {
     return this.#fruitlessDraws === 0 && !this.isDistrusted;
   }
 
-  /** How many distinct IPs the daily budget and the service's quota still allow. */
   quotaLeft(dailyBudget: number | undefined, wallAt: number): number {
     const budgetLeft = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
     // A reported quota of 0 does not prevent the next draw: only a draw can find out whether IPs are left again. After
@@ -145,7 +144,7 @@ export class SourceStatistics {
     this.#hasLatency = true;
   }
 
-  /** Records how long the members of a draw will live, in ms; Infinity if that is unknown. */
+  /** In ms; Infinity if unknown. */
   recordLifetimes(lifetimes: readonly number[]): void {
     const known = lifetimes.filter((ms) => ms > 0 && ms < Infinity);
     if (known.length === 0) return;
@@ -182,13 +181,11 @@ export class SourceStatistics {
     return this.failedInARow === this.#distrustAfter;
   }
 
-  /** Removes the values that apply only to the old instance, after a reload has changed the instance of the source. */
   forgetInstance(): void {
     this.learnedMax = Infinity;
     this.quota = {};
   }
 
-  /** Starts again to judge the draws, after a reload has changed the options of the source. */
   forgetDraws(): void {
     this.#fruitlessDraws = 0;
     this.failedInARow = 0;

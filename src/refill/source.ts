@@ -95,10 +95,9 @@ const NO_NEWS: InstanceReport = { quota: {} };
 export class Source {
   options: DrawSourceOptions;
   readonly #context: SourceContext;
-  readonly #statistics: SourceStatistics;
-  /** The members of the source in the pool. */
+  readonly statistics: SourceStatistics;
   readonly #stock: DrawInputs['stock'];
-  /** The monotonic moment at which the source last read its list. */
+  /** When a list was last read. */
   #readAt = -Infinity;
   #rotation: ExitRotation | undefined;
   #whitelist: Whitelist | undefined;
@@ -117,7 +116,6 @@ export class Source {
   #lossOfStore: DrawOutcome | undefined;
   /** The kind of the last call's result (`CodeVerdict.kind`), and the number of calls in a row with this kind. */
   #streak = NO_STREAK;
-  /** Whether noria has warned that it dropped all proxies of an answer. A successful draw resets this. */
   #warnedOfDropped = false;
   /** The last report that this noria sent to the fleet or received, and a received one that it has not read yet. */
   #lastReport: InstanceReport = NO_NEWS;
@@ -138,7 +136,7 @@ export class Source {
     this.#context = context;
     this.options = options;
     const shared = context.sharedCount?.(name);
-    this.#statistics = new SourceStatistics(clock.now(), snapshot, { unproven, shared });
+    this.statistics = new SourceStatistics(clock.now(), snapshot, { unproven, shared });
     this.#stock = {
       countedAt: (at) => pool.countedAt(name, at),
       heldAt: (at) => pool.heldAt(name, at),
@@ -148,18 +146,15 @@ export class Source {
     this.#movedAt = clock.monotonic();
     this.#timer = new EarliestTimer(clock, () => this.#check());
     // The fleet's store may have lost some IPs that the snapshot still contains.
-    this.#statistics.budget.shareAgain(clock.now());
+    this.statistics.budget.shareAgain(clock.now());
   }
 
-  /**
-   * Whether the source has usable members, or will probably have some soon. If so, sources with greater priority
-   * numbers do not draw.
-   */
+  /** Whether it has usable members, or will probably have some soon: sources with greater priority numbers then wait. */
   get canServe(): boolean {
     const { pool, clock } = this.#context;
     if (pool.usableAt(this.options.name, clock.monotonic()) > 0) return true;
-    if (isSuspended(this.#phase) || !this.#statistics.isPromising) return false;
-    return (this.#nextCallMs() ?? Infinity) + this.#statistics.latencyMs <= SOON_MS;
+    if (isSuspended(this.#phase) || !this.statistics.isPromising) return false;
+    return (this.#nextCallMs() ?? Infinity) + this.statistics.latencyMs <= SOON_MS;
   }
 
   wake(): void {
@@ -171,10 +166,7 @@ export class Source {
     });
   }
 
-  /**
-   * Draws the missing members as soon as the pace allows, even without demand. No-op while the operator has paused
-   * the source.
-   */
+  /** See `Refiller.refill`. No-op while the operator has paused the source. */
   refill(): void {
     this.#refillRequested = !this.#isPausedByOperator;
     this.wake();
@@ -213,7 +205,7 @@ export class Source {
   }
 
   receiveReport(report: InstanceReport): void {
-    this.#statistics.quota = report.quota;
+    this.statistics.quota = report.quota;
     this.#lastReport = report;
     this.#unreadReport = report;
     if (report.suspension !== undefined) this.#turn?.abort();
@@ -221,7 +213,7 @@ export class Source {
   }
 
   change(options: DrawSourceOptions): void {
-    if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
+    if (paceKey(this.options.call) !== paceKey(options.call)) this.statistics.forgetInstance();
     this.options = options;
     void this.#rotation?.close();
     this.#openHelpers();
@@ -232,7 +224,7 @@ export class Source {
 
   /** Call it when the fleet's store is available again. Ends a suspension that the loss of the store caused. */
   storeReturned(): void {
-    this.#statistics.budget.shareAgain(this.#context.clock.now());
+    this.statistics.budget.shareAgain(this.#context.clock.now());
     if (this.#lossOfStore !== undefined) this.#streak = NO_STREAK;
     this.#lossOfStore = undefined;
     if (!('code' in this.#phase && isLossOfStore(this.#phase.code))) return;
@@ -240,16 +232,10 @@ export class Source {
     this.wake();
   }
 
-  /** A member accepted a tunnel. Runs for every tunnel, so it must be fast. */
-  memberUsed(): void {
-    this.#statistics.recordUse();
-  }
-
-  /** @param uses - the number of tunnels and requests that the removed member had accepted. */
   memberRemoved(uses: number, how: { readonly hasFailed: boolean; readonly isOwn: boolean }): void {
-    if (this.#statistics.recordRemoval(uses, how))
+    if (this.statistics.recordRemoval(uses, how))
       this.#warn(
-        `${this.#statistics.failedInARow} members in a row failed before their first use, so noria now draws one member at a time, and less often. ${UNUSED_FAILURES_ADVICE}`,
+        `${this.statistics.failedInARow} members in a row failed before their first use, so noria now draws one member at a time, and less often. ${UNUSED_FAILURES_ADVICE}`,
       );
     this.wake();
   }
@@ -257,7 +243,7 @@ export class Source {
   status(): SourceStatus {
     const { clock, pool, adviceOnBlock } = this.#context;
     const { name, call, size, dailyBudget, intervalMs } = this.options;
-    const { quota, drawn, used, unused, budget } = this.#statistics;
+    const { quota, drawn, used, unused, budget } = this.statistics;
     const counts = pool.countsOf(name);
     const blocked = counts?.blocked ?? undefined;
     const last = this.#last;
@@ -295,13 +281,9 @@ export class Source {
       name: this.options.name,
       state: name,
       reason,
-      ...(nextDrawMs !== undefined && { nextDrawMs, nextMemberMs: nextDrawMs + this.#statistics.latencyMs }),
+      ...(nextDrawMs !== undefined && { nextDrawMs, nextMemberMs: nextDrawMs + this.statistics.latencyMs }),
       suspendedMs: this.#suspendedMs(),
     };
-  }
-
-  snapshot(): StatisticsSnapshot {
-    return this.#statistics.snapshot();
   }
 
   /** Aborts the turn and its call, and waits for their end. Idempotent. */
@@ -340,7 +322,7 @@ export class Source {
     const last = this.#last;
     if (last === undefined) return { meaning: null, lastDraw: null };
     const { kind } = last.verdict;
-    const { isDistrusted, failedInARow } = this.#statistics;
+    const { isDistrusted, failedInARow } = this.statistics;
     if (kind === 'ok' && isDistrusted) {
       const meaning = `${failedInARow} members in a row failed before their first use.`;
       return { meaning, lastDraw: { result: 'useless', advice: UNUSED_FAILURES_ADVICE } };
@@ -380,7 +362,6 @@ export class Source {
     return urgentAt < untilAt ? 0 : Math.max(0, untilAt - this.#context.clock.monotonic());
   }
 
-  /** The monotonic moment at which the suspension ends; 0 without one, or if the operator requested a draw. */
   #suspendedUntilAt(): number {
     if (!isSuspended(this.#phase) || this.#refillRequested) return 0;
     const clientsAreWaiting = this.#context.pool.demand(this.options.name).waiting > 0;
@@ -457,14 +438,14 @@ export class Source {
       return { kind: 'draw', count: Math.max(1, size), urgent: true };
     }
     const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
-    const { latencyMs, learnedMax, isDistrusted, deadShare, failedInARow } = this.#statistics;
+    const { latencyMs, learnedMax, isDistrusted, deadShare, failedInARow } = this.statistics;
     return planDraw({
       ...this.#holding(this.#refillRequested ? size : Math.min(size, ahead)),
       ...{ now, stock: this.#stock, startInMs, latencyMs, deadShare, failedInARow },
       callCycleMs: intervalMs + PACE_SLACK_MS + latencyMs,
       // while noria distrusts the source, one member shows whether its members work again
       maxPerCall: isDistrusted ? 1 : Math.min(count ?? defaultMax, max, learnedMax),
-      quotaLeft: this.#statistics.quotaLeft(dailyBudget, clock.now()),
+      quotaLeft: this.statistics.quotaLeft(dailyBudget, clock.now()),
     });
   }
 
@@ -473,7 +454,7 @@ export class Source {
     const { pool, settings } = this.#context;
     const { name, size } = this.options;
     const { fill, idleAfterMs } = settings();
-    const { lifetimeMs } = this.#statistics;
+    const { lifetimeMs } = this.statistics;
     return { demand: pool.demand(name), size, fill, idleAfterMs, lifetimeMs, atLeast };
   }
 
@@ -521,7 +502,7 @@ export class Source {
   }
 
   #startTurn(count: number, urgent: boolean): void {
-    const startAt = this.#refillRequested ? 0 : this.#statistics.notBeforeAt(urgent);
+    const startAt = this.#refillRequested ? 0 : this.statistics.notBeforeAt(urgent);
     const mustWait = startAt > this.#context.clock.monotonic();
     // A suspended source that tries a draw keeps its phase until the pace store answers. So if the pace store fails
     // again, the phase does not change and noria emits no event.
@@ -562,8 +543,7 @@ export class Source {
   }
 
   /**
-   * Gets members for the source: waits for the pace, connects, and makes one call. The turn ends without a call when
-   * `signal` aborts, or when no draw is wanted any more.
+   * Waits for the pace, connects, and makes one call; none if `signal` aborts, or if no draw is wanted any more.
    *
    * @param planned - the number of members, as planned before the wait.
    */
@@ -615,7 +595,7 @@ export class Source {
     }
   }
 
-  /** Opens the connection. Returns undefined if the connection failed or the turn has ended. */
+  /** @returns undefined if the connection failed or the turn has ended. */
   async #connect(count: number, turn: AbortSignal): Promise<OpenDraw | undefined> {
     const { clock, bus, extractor, pool, settings } = this.#context;
     const { options } = this;
@@ -669,7 +649,7 @@ export class Source {
     return { result: undefined, settlement };
   }
 
-  /** Returns undefined if the call was aborted, or if the permit had expired and noria sent nothing. */
+  /** @returns undefined if the call was aborted, or if the permit had expired and noria sent nothing. */
   async #extract(
     { connection, options, signal }: OpenDraw,
     asked: number,
@@ -687,11 +667,7 @@ export class Source {
     }
   }
 
-  /**
-   * Adds the members of a draw to the pool, counts them, emits `draw.done`, and learns from the outcome.
-   *
-   * @returns the effect on the pace.
-   */
+  /** Adds the members of a draw to the pool, counts them, and learns from the outcome. @returns the effect on the pace. */
   #end(
     { options, startedAt, signal }: Omit<OpenDraw, 'connection'>,
     { outcome, answer }: EndedCall,
@@ -699,7 +675,7 @@ export class Source {
   ): Settlement {
     const { clock, bus, pool } = this.#context;
     const source = options.name;
-    const statistics = this.#statistics;
+    const statistics = this.statistics;
     const ms = clock.monotonic() - startedAt;
     const aheadMs = this.#gapMs + statistics.latencyMs; // before the next draw can deliver
     const usable = () => pool.usableAt(source, clock.monotonic() + aheadMs);
@@ -736,11 +712,7 @@ export class Source {
     return added;
   }
 
-  /**
-   * Learns from the end of a call, reports it to the fleet, and suspends the source if necessary.
-   *
-   * @returns the effect on the pace.
-   */
+  /** @returns the effect of the call on the pace. */
   #learn(answered: DrawOutcome, call: Call): Settlement {
     const whitelist = answered.refusesAddress ? this.#whitelist : undefined;
     const outcome = whitelist?.refused(answered) ?? answered;
@@ -761,8 +733,7 @@ export class Source {
     if (outcome.code === PARAMS_WRONG && asked > 1) return this.#requestLess(asked);
     const { kind } = outcome.verdict;
     this.#streak = { kind, length: this.#streak.kind === kind ? this.#streak.length + 1 : 1 };
-    if (kind === 'ok' || kind === 'empty')
-      this.#statistics.recordDraw(gained, clock.monotonic(), this.#gapMs);
+    if (kind === 'ok' || kind === 'empty') this.statistics.recordDraw(gained, clock.monotonic(), this.#gapMs);
     if (kind === 'ok') this.#warnedOfDropped = false;
     this.#warnAbout(outcome, sinceArrivalMs);
     return reactTo(outcome, {
@@ -777,7 +748,7 @@ export class Source {
    */
   #requestLess(asked: number): Reaction {
     const max = Math.floor(asked / 2);
-    this.#statistics.learnedMax = max;
+    this.statistics.learnedMax = max;
     this.#warn(
       `the service rejected a count of ${asked} (${PARAMS_WRONG}), so noria now requests at most ${max} per call; set params.count to the maximum of the instance`,
     );
@@ -799,7 +770,7 @@ export class Source {
   /** Tells the other norias of the fleet what the call has shown about the instance, unless they know it. */
   #report(outcome: DrawOutcome, suspension: Suspension | undefined): void {
     this.#unreadReport = undefined; // outdated, because this noria has made a call since it received the report
-    const report = reportOf(outcome, suspension, this.#statistics.quota);
+    const report = reportOf(outcome, suspension, this.statistics.quota);
     if (report === undefined || isSame(report, this.#lastReport)) return;
     this.#lastReport = report;
     this.#context.onReport?.(this.options.name, report);
@@ -812,7 +783,7 @@ export class Source {
     this.#streak = NO_STREAK;
     this.#warnedOfDropped = false;
     this.#unreadReport = undefined;
-    this.#statistics.forgetDraws();
+    this.statistics.forgetDraws();
     if (!isSuspended(this.#phase) || this.#isPausedByOperator) return;
     this.#move({ name: 'idle', reason: 'the configuration changed' });
     this.#refillRequested = true;

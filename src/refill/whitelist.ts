@@ -20,7 +20,6 @@ export class Whitelist {
   readonly options: WhitelistOptions;
   readonly #clock: Clock;
   readonly #urls: UrlAccess;
-  /** Whether the next call of the source is to the binding URL. */
   isDue = false;
   #named: string | undefined;
   #last: { readonly address: string; readonly at: number; readonly problem?: string } | undefined;
@@ -31,11 +30,7 @@ export class Whitelist {
     this.options = options;
   }
 
-  /**
-   * Takes an answer that refuses this machine's address, and decides whether to call the binding URL.
-   *
-   * @returns the outcome with the advice that follows from the last call of the URL.
-   */
+  /** Decides whether to call the binding URL. @returns the outcome with the advice that follows from its last call. */
   refused(outcome: DrawOutcome): DrawOutcome {
     const { everyMs, myIp } = this.options;
     const last = this.#last;

@@ -28,11 +28,9 @@ export type SimulatedEnding = 'served' | 'noMember' | 'membersFailed';
 const MAX_ATTEMPTS = 3;
 const HOST = 'target.test';
 const BAN_MS = 600_000;
-/** The minimum and maximum time that a member takes to accept a tunnel. */
 const ACCEPT_MS: Range = [50, 400];
 /** Longer than any simulation. */
 const MAX_GAP_MS = 400 * DAY_MS;
-/** How long a client waits for a member that does not answer, in ms. */
 const ATTEMPT_TIMEOUT_MS = 1_000;
 
 export class SimulatedClients {
@@ -73,7 +71,6 @@ export class SimulatedClients {
     });
   }
 
-  /** The time until the next moment of the load, if it names moments. */
   #untilNextMs(): number | undefined {
     const { moments = [] } = this.#options.load;
     if (moments.length === 0) return undefined;

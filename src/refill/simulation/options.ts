@@ -6,7 +6,6 @@ import type { RefillSettings } from '../options.ts';
 export interface SimulationOptions {
   readonly refill: RefillSettings;
   readonly pool: PoolSettings;
-  /** The maximum time in ms for which a client waits for a member. */
   readonly waitForMemberMs: number;
   readonly days: number;
   /** The same seed gives the same result. */
@@ -14,7 +13,7 @@ export interface SimulationOptions {
   readonly load: SimulatedLoad;
   /** What the service's members are like. Default: all work until their promised end. */
   readonly vendor?: SimulatedVendor;
-  /** The number of norias that share one pool. Default 1. */
+  /** Norias that share one pool. Default 1. */
   readonly replicas?: number;
   /** The price of one drawn IP by the name of the source. */
   readonly prices?: ReadonlyMap<string, number>;
