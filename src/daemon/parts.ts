@@ -94,8 +94,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const siteOf = (host: string) => pool.sites.of(host).name;
   const opening = openLedger({
     ...{ bus, clock, log, dir, siteOf, access: config().log.access },
-    priceOf: (source) => pricesOf(config(), source).perMember,
-    trafficPriceOf: (source) => pricesOf(config(), source).perGb,
+    pricesOf: (source) => pricesOf(config(), source),
   });
   const ledger = await owner.open('ledger', opening);
 

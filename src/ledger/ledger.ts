@@ -1,28 +1,20 @@
 /** The ledger: what clients requested. Owns the recent requests, the usage and the access log. */
-import type { Clock } from '../core/clock.ts';
-import type { EventBus } from '../core/events.ts';
-import type { Log } from '../core/log.ts';
 import { AccessLog } from './access-log.ts';
 import { RecentRequests } from './recent-requests.ts';
-import { openUsage, type Usage } from './usage.ts';
+import { Usage, type UsageOptions } from './usage.ts';
 
-interface LedgerOptions {
-  readonly bus: EventBus;
-  readonly clock: Clock;
-  readonly log: Log;
+interface LedgerOptions extends UsageOptions {
   /** `off`, `stdout` or a path. */
   readonly access: string;
-  readonly dir: string | undefined;
-  readonly siteOf: (host: string) => string;
-  readonly priceOf: (source: string) => number;
-  readonly trafficPriceOf: (source: string) => number;
 }
 
 /** @throws NoriaError state-unwritable */
 export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   const { access, bus, log } = options;
   const accessLog = access === 'off' ? undefined : new AccessLog(access, bus, log);
-  return new Ledger(options, await openUsage(options), accessLog);
+  const ledger = new Ledger(options, accessLog);
+  await ledger.usage.load();
+  return ledger;
 }
 
 export class Ledger {
@@ -32,12 +24,12 @@ export class Ledger {
   #access: string;
   #accessLog: AccessLog | undefined;
 
-  constructor(options: LedgerOptions, usage: Usage, accessLog: AccessLog | undefined) {
+  constructor(options: LedgerOptions, accessLog: AccessLog | undefined) {
     this.#options = options;
     this.#access = options.access;
     this.#accessLog = accessLog;
     this.requests = new RecentRequests(options.bus);
-    this.usage = usage;
+    this.usage = new Usage(options);
   }
 
   /** Opens the access log again, because logrotate may have moved its file, or another one. */

@@ -65,24 +65,15 @@ type Day = { readonly [Kind in UsageKind]: Map<string, Counts> };
 /** Vendors count a GB as 10⁹ bytes. */
 const BYTES_PER_GB = 1e9;
 
-interface UsageOptions {
+export interface UsageOptions {
   readonly bus: EventBus;
   readonly clock: Clock;
   readonly log: Log;
   /** Without a folder, usage is kept in memory only. */
   readonly dir: string | undefined;
   readonly siteOf: (host: string) => string;
-  /** The price of one member of the source; 0 if it has none. */
-  readonly priceOf: (source: string) => number;
-  /** The price of a GB through the source; 0 if it has none. */
-  readonly trafficPriceOf: (source: string) => number;
-}
-
-/** Reads the current day, so that it goes on after a restart. */
-export async function openUsage(options: UsageOptions): Promise<Usage> {
-  const usage = new Usage(options);
-  await usage.load();
-  return usage;
+  /** What a member of the source and a GB through it cost; 0 without a price. */
+  readonly pricesOf: (source: string) => { readonly perMember: number; readonly perGb: number };
 }
 
 export class Usage {
@@ -136,6 +127,7 @@ export class Usage {
     return { bytes: counts.bytesUp + counts.bytesDown, members: counts.members.size };
   }
 
+  /** Reads the current day, so that it goes on after a restart. */
   async load(): Promise<void> {
     const stored = await this.#readDay(this.#name);
     if (stored === undefined) return;
@@ -177,7 +169,7 @@ export class Usage {
   #addBytes(counts: Counts, source: string, up: number, down: number): void {
     counts.bytesUp += up;
     counts.bytesDown += down;
-    counts.spend += (this.#options.trafficPriceOf(source) * (up + down)) / BYTES_PER_GB;
+    counts.spend += (this.#options.pricesOf(source).perGb * (up + down)) / BYTES_PER_GB;
     this.#changed = true;
   }
 
@@ -193,7 +185,7 @@ export class Usage {
   }
 
   #use({ member, source }: { readonly member: string; readonly source: string }, user: string, site: string) {
-    if (this.#options.priceOf(source) === 0) return;
+    if (this.#options.pricesOf(source).perMember === 0) return;
     let tab = this.#tabs.get(member);
     if (tab === undefined) {
       tab = { source, user: {}, site: {} };
@@ -204,7 +196,7 @@ export class Usage {
   }
 
   #charge(source: string, members: number): void {
-    const price = this.#options.priceOf(source);
+    const price = this.#options.pricesOf(source).perMember;
     if (price === 0 || members === 0) return;
     this.#today();
     countsOf(this.#day.source, source).spend += price * members;
@@ -226,7 +218,7 @@ export class Usage {
   #shares(tab: Tab, kind: 'user' | 'site'): [name: string, share: number][] {
     const uses = Object.entries(tab[kind]);
     const all = uses.reduce((sum, [, count]) => sum + count, 0);
-    const price = this.#options.priceOf(tab.source);
+    const price = this.#options.pricesOf(tab.source).perMember;
     return uses.map(([name, count]) => [name, (price * count) / all]);
   }
 

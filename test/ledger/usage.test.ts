@@ -23,7 +23,7 @@ async function open(price = 0) {
   });
   const log = createLog({ level: 'silent', format: 'json' });
   const options = { bus, clock, log, access: 'off', dir, siteOf: (host: string) => host };
-  const start = () => openLedger({ ...options, priceOf: () => price, trafficPriceOf: () => 0 });
+  const start = () => openLedger({ ...options, pricesOf: () => ({ perMember: price, perGb: 0 }) });
   const ledger = await start();
   onTestFinished(() => ledger.close());
   const request = (user: string, member = 'm1') => {
