@@ -85,7 +85,8 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     const stream = streamOf(() => {
       // Checks again whether the client may read: other clients may have opened streams since the first check.
       if (readers.reasonToRefuse(client) !== undefined) return undefined;
-      return new EventQueue(names, bus, clock, readers.add(client));
+      readers.change(client, 1);
+      return new EventQueue(names, bus, clock, () => readers.change(client, -1));
     });
     return context.body(stream, 200, { 'Content-Type': 'text/event-stream' });
   });
@@ -103,12 +104,7 @@ class Readers {
       : undefined;
   }
 
-  add(client: string): () => void {
-    this.#change(client, 1);
-    return () => this.#change(client, -1);
-  }
-
-  #change(client: string, by: 1 | -1): void {
+  change(client: string, by: 1 | -1): void {
     this.#total += by;
     const count = (this.#counts.get(client) ?? 0) + by;
     if (count > 0) this.#counts.set(client, count);

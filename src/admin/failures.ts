@@ -13,36 +13,19 @@ import type { FailureView } from './schemas.ts';
 const MAX_ENTRIES = 60;
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
-export interface Failures {
-  list(): readonly FailureView[];
-  close(): void;
-}
+export type Failures = ReturnType<typeof openFailures>;
 
-type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
+type RecordFailure = (key: string, failure: Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>) => void;
 
-interface Entry {
-  readonly failure: Failure;
-  readonly times: number;
-  readonly firstAt: number;
-  readonly lastAt: number;
-}
-
-type RecordFailure = (key: string, failure: Failure) => void;
-
-export function openFailures(bus: EventBus, clock: Clock): Failures {
-  const entries = new BoundedMap<string, Entry>(MAX_ENTRIES);
+export function openFailures(bus: EventBus, clock: Clock) {
+  const entries = new BoundedMap<string, FailureView>(MAX_ENTRIES);
   const subscriptions = follow(bus, (key, failure) => {
-    const lastAt = clock.now();
-    const before = entries.get(key);
-    entries.set(key, {
-      failure,
-      times: (before?.times ?? 0) + 1,
-      firstAt: before?.firstAt ?? lastAt,
-      lastAt,
-    });
+    const lastAt = new Date(clock.now()).toISOString();
+    const { times = 0, firstAt = lastAt } = entries.get(key) ?? {};
+    entries.set(key, { ...failure, times: times + 1, firstAt, lastAt });
   });
   return {
-    list: () => [...entries.values()].reverse().map(viewOf),
+    list: () => [...entries.values()].reverse(),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
     },
@@ -104,13 +87,4 @@ function recordRequest(
 function describeFault(code: FaultCode): Pick<FailureView, 'code' | 'side' | 'says' | 'advice'> {
   const { side, summary, advice } = FAULTS[code];
   return { code, side, says: summary, advice };
-}
-
-function viewOf({ failure, times, firstAt, lastAt }: Entry): FailureView {
-  return {
-    ...failure,
-    times,
-    firstAt: new Date(firstAt).toISOString(),
-    lastAt: new Date(lastAt).toISOString(),
-  };
 }

@@ -9,6 +9,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { HonoRequest, MiddlewareHandler } from 'hono';
 import { parseHostPort } from '../core/host-port.ts';
+import type { BoundAddress } from '../core/listen-address.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
@@ -33,7 +34,7 @@ export function isSafe(method: string): boolean {
  */
 export function guard(options: {
   readonly name: string;
-  readonly address: () => { readonly host: string; readonly port: number };
+  readonly address: () => BoundAddress;
   readonly token: Secret | undefined;
   readonly hasRoute: (method: string, path: string) => boolean;
   readonly openPaths: ReadonlySet<string>;
@@ -90,10 +91,7 @@ function isCrossSite(req: HonoRequest): boolean {
   return !(req.path === '/' && isNavigation);
 }
 
-function isOwnHost(
-  host: string | undefined,
-  address: { readonly host: string; readonly port: number },
-): boolean {
+function isOwnHost(host: string | undefined, address: BoundAddress): boolean {
   const named = host === undefined ? undefined : parseHostPort(host, 80);
   if (named === undefined || named.port !== address.port) return false;
   if (named.host === 'localhost' || named.host === address.host) return true;

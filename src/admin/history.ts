@@ -30,21 +30,18 @@ const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   noria: 'noria',
 };
 
-export interface History {
-  /**
-   * Returns the values of all ended steps, oldest first. A value is `null` if noria had not yet started. A latency or a
-   * success rate is also `null` if the step has no client requests.
-   */
-  read(span: Span): HistoryView;
-  close(): void;
-}
+export type History = ReturnType<typeof openHistory>;
 
-export function openHistory(bus: EventBus, clock: Clock): History {
+export function openHistory(bus: EventBus, clock: Clock) {
   const startedAt = clock.monotonic();
   const bySpan = { '15m': new TrafficRing('15m', startedAt), '24h': new TrafficRing('24h', startedAt) };
   const subscriptions = recordTraffic(Object.values(bySpan), bus, clock);
   return {
-    read: (span) => bySpan[span].read(clock),
+    /**
+     * Returns the values of all ended steps, oldest first. A value is `null` if noria had not yet started. A latency or
+     * a success rate is also `null` if the step has no client requests.
+     */
+    read: (span: Span) => bySpan[span].read(clock),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
     },
@@ -52,19 +49,19 @@ export function openHistory(bus: EventBus, clock: Clock): History {
 }
 
 function recordTraffic(rings: readonly TrafficRing[], bus: EventBus, clock: Clock): Disposable[] {
-  const addFailure = (side: FailureSide) => {
+  const count = (column: Count) => {
     const now = clock.monotonic();
-    for (const ring of rings) ring.addFailure(side, now);
+    for (const ring of rings) ring.add(column, now);
   };
-  const addRefusal = (code: FaultCode) => addFailure(SIDE_OF_FAULT[FAULTS[code].side]);
+  const addRefusal = (code: FaultCode) => count(SIDE_OF_FAULT[FAULTS[code].side]);
   return [
     bus.on('dial.ended', ({ outcome, ms }) => {
-      const now = clock.monotonic();
       if (outcome === 'accepted') {
+        const now = clock.monotonic();
         for (const ring of rings) ring.addTunnel(ms, now);
         return;
       }
-      if (outcome !== 'client-gone') for (const ring of rings) ring.addFailedRequest(now);
+      if (outcome !== 'client-gone') count('failedRequests');
       // `dial.attempted` reports the failures of members and targets, so they are not counted here. A client that
       // disconnects is not a failure.
       const { side } = FAULTS[outcome];
@@ -72,15 +69,12 @@ function recordTraffic(rings: readonly TrafficRing[], bus: EventBus, clock: Cloc
     }),
     bus.on('dial.attempted', ({ blame }) => {
       const side = SIDE_OF_BLAME[blame];
-      if (side !== undefined) addFailure(side);
+      if (side !== undefined) count(side);
     }),
     bus.on('client.refused', ({ code, dialFailed }) => {
       if (dialFailed !== true) addRefusal(code);
     }),
-    bus.on('member.left', ({ uses }) => {
-      const now = clock.monotonic();
-      for (const ring of rings) ring.addLeft(uses > 0, now);
-    }),
+    bus.on('member.left', ({ uses }) => count(uses > 0 ? 'leftUsed' : 'leftUnused')),
     bus.on('tunnel.closed', ({ bytesUp, bytesDown, ms }) => {
       const now = clock.monotonic();
       for (const ring of rings) ring.addBytes(bytesUp, bytesDown, ms, now);
@@ -96,22 +90,16 @@ const SPANS = {
 const BUCKETS_PER_OCTAVE = 4;
 const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 
-export type FailureSide = keyof HistoryView['failures'];
+type FailureSide = keyof HistoryView['failures'];
+/** The columns that count events. */
+type Count = FailureSide | 'tunnels' | 'failedRequests' | 'leftUsed' | 'leftUnused';
+type Column = Count | 'bytesUp' | 'bytesDown' | 'dialP50' | 'dialP95';
 
 export class TrafficRing {
   readonly #span: Span;
   readonly #stepMs: number;
   readonly #stepCount: number;
-  readonly #columns: Float64Array[] = [];
-  readonly #tunnels: Float64Array;
-  readonly #failedRequests: Float64Array;
-  readonly #leftUsed: Float64Array;
-  readonly #leftUnused: Float64Array;
-  readonly #bytesUp: Float64Array;
-  readonly #bytesDown: Float64Array;
-  readonly #dialP50: Float64Array;
-  readonly #dialP95: Float64Array;
-  readonly #failures: { readonly [S in FailureSide]: Float64Array };
+  readonly #columns: { readonly [C in Column]: Float64Array };
   readonly #latencies = new LatencyHistogram();
   readonly #endedLatencies: Uint32Array;
   readonly #firstStep: number;
@@ -119,47 +107,38 @@ export class TrafficRing {
 
   constructor(span: Span, now: number) {
     const { stepMs, stepCount } = SPANS[span];
-    const column = () => {
-      const created = new Float64Array(stepCount);
-      this.#columns.push(created);
-      return created;
-    };
+    const column = () => new Float64Array(stepCount);
     this.#span = span;
     this.#stepMs = stepMs;
     this.#stepCount = stepCount;
-    this.#tunnels = column();
-    this.#failedRequests = column();
-    this.#leftUsed = column();
-    this.#leftUnused = column();
+    this.#columns = {
+      ...forEachSide(column),
+      tunnels: column(),
+      failedRequests: column(),
+      leftUsed: column(),
+      leftUnused: column(),
+      bytesUp: column(),
+      bytesDown: column(),
+      dialP50: column(),
+      dialP95: column(),
+    };
     this.#endedLatencies = new Uint32Array(stepCount * BUCKET_COUNT);
-    this.#bytesUp = column();
-    this.#bytesDown = column();
-    this.#dialP50 = column();
-    this.#dialP95 = column();
-    this.#failures = forEachSide(column);
     this.#firstStep = Math.floor(now / stepMs);
     this.#currentStep = this.#firstStep;
   }
 
   addTunnel(ms: number, now: number): void {
-    add(this.#tunnels, this.#advanceTo(now), 1);
+    this.add('tunnels', now);
     this.#latencies.add(ms);
   }
 
-  addFailedRequest(now: number): void {
-    add(this.#failedRequests, this.#advanceTo(now), 1);
-  }
-
-  addLeft(wasUsed: boolean, now: number): void {
-    add(wasUsed ? this.#leftUsed : this.#leftUnused, this.#advanceTo(now), 1);
-  }
-
-  addFailure(side: FailureSide, now: number): void {
-    add(this.#failures[side], this.#advanceTo(now), 1);
+  add(column: Count, now: number): void {
+    add(this.#columns[column], this.#advanceTo(now), 1);
   }
 
   addBytes(up: number, down: number, ms: number, now: number): void {
     const index = this.#advanceTo(now);
+    const { bytesUp, bytesDown } = this.#columns;
     const startedAt = now - ms;
     const oldestStep = Math.max(
       Math.floor(startedAt / this.#stepMs),
@@ -167,16 +146,16 @@ export class TrafficRing {
       this.#firstStep,
     );
     if (oldestStep >= this.#currentStep) {
-      add(this.#bytesUp, index, up);
-      add(this.#bytesDown, index, down);
+      add(bytesUp, index, up);
+      add(bytesDown, index, down);
       return;
     }
     for (let step = oldestStep; step <= this.#currentStep; step += 1) {
       const from = Math.max(step * this.#stepMs, startedAt);
       const to = Math.min((step + 1) * this.#stepMs, now);
       const share = (to - from) / ms;
-      add(this.#bytesUp, step % this.#stepCount, up * share);
-      add(this.#bytesDown, step % this.#stepCount, down * share);
+      add(bytesUp, step % this.#stepCount, up * share);
+      add(bytesDown, step % this.#stepCount, down * share);
     }
   }
 
@@ -184,37 +163,35 @@ export class TrafficRing {
     const now = clock.monotonic();
     this.#advanceTo(now);
     const stepSeconds = this.#stepMs / SECOND_MS;
-    const rate = (column: Float64Array) => this.#values(column, (value) => toTenths(value / stepSeconds));
-    const latency = (column: Float64Array) =>
+    const { failedRequests } = this.#columns;
+    const rate = (column: Column) => this.#values(column, (value) => toTenths(value / stepSeconds));
+    const latency = (column: Column) =>
       this.#values(column, (value) => (value === 0 ? null : toTenths(value)));
     return {
       span: this.#span,
       stepSeconds,
       endsAt: new Date(clock.now() - (now - this.#currentStep * this.#stepMs)).toISOString(),
-      tunnelsPerSecond: rate(this.#tunnels),
-      bytesUpPerSecond: rate(this.#bytesUp),
-      bytesDownPerSecond: rate(this.#bytesDown),
-      successRate: this.#values(this.#tunnels, (ok, index) => shareOf(ok, this.#failedRequests[index] ?? 0)),
-      membersLeft: {
-        used: this.#values(this.#leftUsed, (value) => value),
-        unused: this.#values(this.#leftUnused, (value) => value),
-      },
+      tunnelsPerSecond: rate('tunnels'),
+      bytesUpPerSecond: rate('bytesUp'),
+      bytesDownPerSecond: rate('bytesDown'),
+      successRate: this.#values('tunnels', (ok, index) => shareOf(ok, failedRequests[index] ?? 0)),
+      membersLeft: { used: this.#values('leftUsed'), unused: this.#values('leftUnused') },
       total: this.#total(),
-      dialP50Ms: latency(this.#dialP50),
-      dialP95Ms: latency(this.#dialP95),
-      failures: forEachSide((side) => this.#values(this.#failures[side], (value) => value)),
+      dialP50Ms: latency('dialP50'),
+      dialP95Ms: latency('dialP95'),
+      failures: forEachSide((side) => this.#values(side)),
     };
   }
 
   #total(): HistoryView['total'] {
-    const sum = (column: Float64Array) =>
-      this.#values(column, (value) => value).reduce<number>((all, value) => all + (value ?? 0), 0);
+    const sum = (column: Column) =>
+      this.#values(column).reduce<number>((all, value) => all + (value ?? 0), 0);
     const latencies = new LatencyHistogram();
     latencies.addAll(this.#endedLatencies);
     const [p50, p95] = [latencies.quantile(0.5), latencies.quantile(0.95)];
     return {
-      succeeded: sum(this.#tunnels),
-      failed: sum(this.#failedRequests),
+      succeeded: sum('tunnels'),
+      failed: sum('failedRequests'),
       dialP50Ms: p50 === undefined ? null : toTenths(p50),
       dialP95Ms: p95 === undefined ? null : toTenths(p95),
     };
@@ -224,14 +201,14 @@ export class TrafficRing {
     const step = Math.floor(now / this.#stepMs);
     if (step !== this.#currentStep) {
       const ended = this.#currentStep % this.#stepCount;
-      this.#dialP50[ended] = this.#latencies.quantile(0.5) ?? 0;
-      this.#dialP95[ended] = this.#latencies.quantile(0.95) ?? 0;
+      this.#columns.dialP50[ended] = this.#latencies.quantile(0.5) ?? 0;
+      this.#columns.dialP95[ended] = this.#latencies.quantile(0.95) ?? 0;
       this.#latencies.copyTo(this.#endedLatencies, ended * BUCKET_COUNT);
       this.#latencies.reset();
       const passed = Math.min(step - this.#currentStep, this.#stepCount);
       for (let back = 0; back < passed; back += 1) {
         const index = (step - back) % this.#stepCount;
-        for (const column of this.#columns) column[index] = 0;
+        for (const column of Object.values(this.#columns)) column[index] = 0;
         this.#endedLatencies.fill(0, index * BUCKET_COUNT, (index + 1) * BUCKET_COUNT);
       }
       this.#currentStep = step;
@@ -243,11 +220,12 @@ export class TrafficRing {
    * Returns the values of all ended steps, oldest first. The value is null for all steps before recording began, and
    * for the step in which it began, because that step is incomplete.
    */
-  #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
+  #values(column: Column, convert: (value: number, index: number) => number | null = (value) => value) {
+    const stored = this.#columns[column];
     const values: (number | null)[] = [];
     for (let step = this.#currentStep - this.#stepCount + 1; step < this.#currentStep; step += 1) {
       const index = step % this.#stepCount;
-      values.push(step <= this.#firstStep ? null : convert(column[index] ?? 0, index));
+      values.push(step <= this.#firstStep ? null : convert(stored[index] ?? 0, index));
     }
     return values;
   }

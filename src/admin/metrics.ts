@@ -12,25 +12,14 @@ import { SOURCE_STATES } from '../refill/status.ts';
 import type { AdminBackend } from './backend.ts';
 import { MEMBER_STATES } from './schemas.ts';
 
-export interface Metrics {
-  readonly contentType: string;
-  render(): Promise<string>;
-  list(): readonly MetricDescription[];
-  close(): void;
-}
-
-interface MetricDescription {
-  readonly name: string;
-  readonly type: 'counter' | 'gauge' | 'histogram';
-  readonly labels: readonly string[];
-}
+export type Metrics = ReturnType<typeof openMetrics>;
 
 const DIAL_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const WAIT_BUCKETS_S = [0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 15, 30];
 const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
 const STORE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 
-export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true): Metrics {
+export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true) {
   const registry = new Registry();
   const registries = withProcess ? [registry, getProcessRegistry()] : [registry];
   const histograms = createHistograms();
@@ -76,11 +65,11 @@ function getProcessRegistry(): Registry {
   return processRegistry;
 }
 
-function describeMetric(metric: object): MetricDescription {
+function describeMetric(metric: object) {
   // prom-client does not declare these fields, so the cast is necessary
   const { name, labelNames } = metric as { name: string; labelNames: string[] };
   const type = metric instanceof Gauge ? 'gauge' : metric instanceof Histogram ? 'histogram' : 'counter';
-  return { name, type, labels: labelNames };
+  return { name, type, labels: labelNames } as const;
 }
 
 function createHistograms() {
@@ -287,7 +276,7 @@ function addFleetGauges(registry: Registry, backend: AdminBackend): void {
   });
 }
 
-export class FastCounter {
+class FastCounter {
   readonly #root = new LabelNode([]);
 
   constructor(registry: Registry, name: string, help: string, labels: readonly string[]) {
@@ -345,7 +334,7 @@ class LabelNode {
 }
 
 /** A histogram without labels. It renders its own text, because prom-client cannot import bucket counts. */
-export class FastHistogram {
+class FastHistogram {
   readonly name: string;
   readonly #help: string;
   readonly #bounds: readonly number[];

@@ -46,9 +46,9 @@ export function readPageFiles(): readonly PageFile[] {
   const folder = new URL('./page/', import.meta.url);
   const own = readdirSync(folder).filter((name) => TYPES[extensionOf(name)] !== undefined);
   return [
-    ...own.map((name) => readPageFile(name, new URL(name, folder))),
+    ...own.map((name) => pageFile(name, readBytes(new URL(name, folder)))),
     ...Object.entries(UPLOT_FILES).map(([name, specifier]) =>
-      readPageFile(name, new URL(import.meta.resolve(specifier))),
+      pageFile(name, readBytes(new URL(import.meta.resolve(specifier)))),
     ),
     ...readDocs(),
   ];
@@ -68,7 +68,7 @@ function readDocs(): PageFile[] {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
     name.endsWith('.md'),
   );
-  return names.map((name) => docsFile(name, new Uint8Array(readFileSync(new URL(name, folder)))));
+  return names.map((name) => docsFile(name, readBytes(new URL(name, folder))));
 }
 
 export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
@@ -121,8 +121,8 @@ function sendFile(context: Context, { etag, type, bytes }: PageFile): Response {
   return context.body(bytes, 200, headers);
 }
 
-function readPageFile(name: string, url: URL): PageFile {
-  return pageFile(name, new Uint8Array(readFileSync(url)));
+function readBytes(url: URL): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(readFileSync(url));
 }
 
 function pageFile(name: string, bytes: Uint8Array<ArrayBuffer>): PageFile {

@@ -151,7 +151,7 @@ function addRecent(app: OpenAPIHono, { history, failures }: ReadRouteParts): voi
       summary: 'Recent failures, latest first; repeated failures are one entry',
       responses: { 200: jsonResponse('The failures', z.array(failureSchema)) },
     }),
-    (context) => localised(context, [...failures.list()]),
+    (context) => localised(context, failures.list()),
   );
 }
 
@@ -318,7 +318,7 @@ export class SnapshotCache<T extends object> {
 }
 
 /** A list whose JSON is created only once, even if many clients read it. */
-export class JsonList {
+class JsonList {
   readonly #items: readonly object[];
   readonly #encoded: Uint8Array<ArrayBuffer>;
 

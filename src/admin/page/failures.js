@@ -18,7 +18,7 @@ const STOPPED = ['halted', 'paused', 'backoff', 'waiting'];
 const MAX_PLACES = 4;
 
 export function openFailures() {
-  const showRows = keyedList(byId('failures'), keyOf, failureRow);
+  const showRows = keyedList(byId('failures'), ({ failure }) => causeOf(failure), failureRow);
   return {
     /**
      * @param {readonly Failure[]} failures - without those that the cards of the sources show
@@ -70,9 +70,7 @@ export function foldFailures(failures, sources) {
  * @returns {Cause[]}
  */
 export function groupByCause(failures) {
-  const causes = Map.groupBy(failures, ({ kind, code, source }) =>
-    [kind, code, kind === 'source' ? source : ''].join(' '),
-  );
+  const causes = Map.groupBy(failures, causeOf);
   return [...causes.values()].flatMap((group) => {
     const [failure] = group;
     if (failure === undefined) return [];
@@ -88,8 +86,8 @@ function placeOf({ target, source, listener, times }) {
   return `${target ?? source ?? listener ?? ''} (${count(times)})`;
 }
 
-/** @param {Cause} cause */
-function keyOf({ failure: { kind, code, source } }) {
+/** @param {Failure} failure */
+function causeOf({ kind, code, source }) {
   return [kind, code, kind === 'source' ? source : ''].join(' ');
 }
 

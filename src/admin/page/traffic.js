@@ -164,11 +164,9 @@ class ChartView {
    * @returns {uPlot.AlignedData}
    */
   #data(history) {
-    const { stepSeconds, endsAt } = history;
-    const end = Date.parse(endsAt) / 1_000;
     const columns = this.#chart.lines.map(({ of }) => of(history));
     const length = columns[0]?.length ?? 0;
-    const times = Array.from({ length }, (_, at) => end - (length - at - 1) * stepSeconds);
+    const times = Array.from({ length }, (_, at) => timeAt(history, at, length));
     if (this.#chart.stacked !== true) return [times, ...columns];
     /** @type {Column[]} */
     const stacked = [];

@@ -109,23 +109,25 @@ function buildApp(options: ProxyPoolOptions, address: () => BoundAddress, rings:
   }
 }
 
-function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptions): void {
+function addRoutes(app: Hono<PoolEnv>, options: ProxyPoolOptions): void {
+  const { backend, clock, ports } = options;
   const hostOf = (context: PoolContext) => proxyHost(ports.host, context.req.header('host'));
   const json = (context: PoolContext, found: HandedOut | undefined) =>
     context.json(found === undefined ? NO_PROXY : describeProxy(found, hostOf(context), clock.now()));
-  const take = (context: PoolContext, how: 'next' | 'pop') => takePort(context, how, { backend, clock });
   const list = (context: PoolContext) => {
     const found = context.var.ring.all(filterOf(context));
     return context.json(found.map((one) => describeProxy(one, hostOf(context), clock.now())));
   };
   const count = (context: PoolContext) =>
     context.json(describeCount(context.var.ring.all(filterOf(context))));
-  const routes: Readonly<Record<RoutePath, (context: PoolContext) => Response | Promise<Response>>> = {
+  const routes: Readonly<
+    Record<keyof typeof ROUTES, (context: PoolContext) => Response | Promise<Response>>
+  > = {
     '/': (context) => context.json(describeRoutes()),
-    '/get/': async (context) => json(context, await take(context, 'next')),
-    '/pop/': async (context) => json(context, await take(context, 'pop')),
+    '/get/': async (context) => json(context, await takePort(context, 'next', options)),
+    '/pop/': async (context) => json(context, await takePort(context, 'pop', options)),
     '/random': async (context) => {
-      const found = await take(context, 'next');
+      const found = await takePort(context, 'next', options);
       if (found !== undefined) return context.text(formatHostPort(hostOf(context), found.port));
       const { reason, retryAfterSeconds } = backend.whyNone(context.var.user, context.req.query('source'));
       context.header('Retry-After', String(retryAfterSeconds));
@@ -158,7 +160,7 @@ function pathsOf(path: string, routes: object): readonly string[] {
 async function takePort(
   context: PoolContext,
   how: 'next' | 'pop',
-  { backend, clock }: Pick<ProxyPoolOptions, 'backend' | 'clock'>,
+  { backend, clock }: ProxyPoolOptions,
 ): Promise<HandedOut | undefined> {
   const { ring, user } = context.var;
   const filter = filterOf(context);
@@ -207,7 +209,7 @@ function refuse(context: Context, { code, fault, context: facts }: NoriaError): 
  * The answer of `/get/` and `/pop/` if there is no proxy. Its status is 200, because scrapers of public pools do not
  * check the status.
  */
-export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
+const NO_PROXY = { code: 0, src: 'no proxy' } as const;
 
 export const ROUTES = {
   '/': 'this list',
@@ -225,15 +227,13 @@ export const ROUTES = {
     '`{"code": 0, "src": 1}`. The parameter `?proxy=127.0.0.1:24003` names a port whose member is bad; noria assigns another member to this port',
 } as const;
 
-export type RoutePath = keyof typeof ROUTES;
-
-export function describeRoutes() {
+function describeRoutes() {
   const filters = "type: 'https' | '', source: NAME";
   const paramsOf = (path: string) => (path === '/delete/' ? 'proxy: HOST:PORT' : path === '/' ? '' : filters);
   return { url: Object.entries(ROUTES).map(([url, desc]) => ({ url, params: paramsOf(url), desc })) };
 }
 
-export function describeProxy({ port, member }: HandedOut, host: string, now: number) {
+function describeProxy({ port, member }: HandedOut, host: string, now: number) {
   const { https, faults, location, source, uses, remainingMs, sinceSuccessMs } = member;
   return {
     proxy: formatHostPort(host, port),
@@ -249,7 +249,7 @@ export function describeProxy({ port, member }: HandedOut, host: string, now: nu
   };
 }
 
-export function describeCount(found: readonly HandedOut[]) {
+function describeCount(found: readonly HandedOut[]) {
   const sources: Record<string, number> = {};
   for (const { member } of found) sources[member.source] = (sources[member.source] ?? 0) + 1;
   const https = found.filter(({ member }) => member.https).length;
