@@ -17,8 +17,14 @@ import { clientNetwork, Networks } from '../core/networks.ts';
 import { ownText } from '../core/own-text.ts';
 import type { Secret } from '../core/secret.ts';
 import { DenyTargets } from './deny-targets.ts';
+import { refusalError } from './refusal.ts';
 import { routingTextWithoutUsers } from './routing-options.ts';
 import type { Limits } from './user-limits.ts';
+
+export interface WrongAttempt {
+  readonly address: string | undefined;
+  readonly user: string;
+}
 
 export interface AccessOptions {
   readonly users: readonly {
@@ -50,6 +56,17 @@ export interface ClientIdentity {
 const NO_PASSWORD = digest('');
 const MAX_CACHED_TARGETS = 1_024;
 const MAX_CACHED_TARGET_LENGTH = 128;
+/** Of one client and user within a minute. The automatic retries of browsers stay far below. */
+const MAX_WRONG_ATTEMPTS = 20;
+const WINDOW_MS = 60_000;
+const MAX_WINDOWS = 10_000;
+/** Of all clients. Above it, a client that has reached its own maximum is refused without a check. */
+const MAX_WRONG_PER_SECOND = 2_000;
+
+interface Window {
+  readonly endsAt: number;
+  count: number;
+}
 
 export class Access {
   readonly admitsAll: boolean;
@@ -57,7 +74,11 @@ export class Access {
   readonly #options: AccessOptions;
   readonly #networks: Networks;
   readonly #deniedTargets: DenyTargets;
-  readonly #wrong: WrongAttempts;
+  /**
+   * The wrong attempts, by client network and user name. The first one starts a window, so the oldest entry ends first.
+   */
+  readonly #windows = new BoundedMap<string, Window>(MAX_WINDOWS);
+  #wrongInSecond: Window = { endsAt: 0, count: 0 };
   readonly #digests: ReadonlyMap<string, Buffer>;
   readonly #longestName: number;
   readonly #longestPassword: number;
@@ -70,7 +91,6 @@ export class Access {
     this.requiresCredentials = users.length > 0;
     this.#networks = new Networks(allow);
     this.#deniedTargets = new DenyTargets(options.denyTargets);
-    this.#wrong = new WrongAttempts(options.clock);
     this.#digests = new Map(users.map((user) => [user.username, digest(user.password.reveal())]));
     this.#longestName = Math.max(0, ...users.map((user) => user.username.length));
     this.#longestPassword = Math.max(0, ...users.map((user) => user.password.reveal().length));
@@ -95,30 +115,43 @@ export class Access {
     if (credentials === undefined) return new NoriaError('auth-required', 'the client sent no credentials');
     const { username, password } = credentials;
     const user = longestUser(username, this.#digests, this.#longestName);
-    const attempt = { address: remoteAddress, user: user ?? this.#firstName(username) };
-    const retryAfterMs = this.#wrong.retryAfterMs(attempt);
-    if (retryAfterMs > 0 && this.#wrong.isFlooded) return tooManyAttempts(retryAfterMs);
+    // The name under which an unknown user counts has the same limit, so the limit does not reveal which names exist.
+    const name = user ?? username.slice(0, this.#longestName).replace(/[-,].*$/s, '');
+    const attempt = { address: remoteAddress, user: name };
+    const nowMs = this.#options.clock.monotonic();
+    const retryAfterMs = this.#retryAfterMs(attempt, nowMs);
+    const { endsAt, count } = this.#wrongInSecond;
+    const isFlooded = count >= MAX_WRONG_PER_SECOND && endsAt > nowMs;
+    if (retryAfterMs > 0 && isFlooded) return tooManyAttempts(retryAfterMs);
     const expected = (user === undefined ? undefined : this.#digests.get(user)) ?? NO_PASSWORD;
     // A longer password than all configured ones is wrong in any case, so only its start is hashed.
     const matches = timingSafeEqual(expected, digest(password.slice(0, this.#longestPassword + 1)));
     if (user !== undefined && matches) return { user, routingText: username.slice(user.length + 1) };
-    this.#wrong.count(attempt);
+    this.countWrongCredentials(attempt);
     this.#options.onWrongCredentials?.(attempt);
     return retryAfterMs > 0
       ? tooManyAttempts(retryAfterMs)
       : new NoriaError('auth-required', 'wrong credentials');
   }
 
-  countWrongCredentials(attempt: WrongAttempt): void {
-    this.#wrong.count(attempt);
+  #retryAfterMs(attempt: WrongAttempt, nowMs: number): number {
+    const window = this.#windows.get(keyOf(attempt));
+    if (window === undefined || window.count < MAX_WRONG_ATTEMPTS) return 0;
+    return Math.max(0, window.endsAt - nowMs);
   }
 
-  /**
-   * The name under which an unknown user counts. It has the same limit, so the limit does not reveal which names
-   * exist.
-   */
-  #firstName(username: string): string {
-    return username.slice(0, this.#longestName).replace(/[-,].*$/s, '');
+  countWrongCredentials(attempt: WrongAttempt): void {
+    const key = keyOf(attempt);
+    const nowMs = this.#options.clock.monotonic();
+    if (this.#wrongInSecond.endsAt <= nowMs) this.#wrongInSecond = { endsAt: nowMs + SECOND_MS, count: 0 };
+    this.#wrongInSecond.count += 1;
+    const window = this.#windows.get(key);
+    if (window !== undefined && window.endsAt > nowMs) {
+      window.count += 1;
+      return;
+    }
+    this.#windows.deleteOldestWhile(({ endsAt }) => endsAt <= nowMs);
+    this.#windows.set(key, { endsAt: nowMs + WINDOW_MS, count: 1 });
   }
 
   /**
@@ -138,8 +171,10 @@ export class Access {
   checkMarks(marks: readonly string[]): NoriaError | undefined {
     const { guard } = this.#options;
     if (guard === undefined || !marks.includes(guard.mark)) return undefined;
-    const reason = 'the request has already passed this noria, whose front proxy sends it back';
-    return new NoriaError('proxy-loop', reason, { context: { reason } });
+    return refusalError(
+      'proxy-loop',
+      'the request has already passed this noria, whose front proxy sends it back',
+    );
   }
 
   /** @returns an error `forbidden` with a `reason` that the client may see; undefined if the target is allowed. */
@@ -175,58 +210,6 @@ function longestUser(username: string, names: ReadonlyMap<string, unknown>, long
 
 function digest(text: string): Buffer {
   return createHash('sha256').update(text, 'utf8').digest();
-}
-
-export interface WrongAttempt {
-  readonly address: string | undefined;
-  readonly user: string;
-}
-
-/** Of one client and user within a minute. The automatic retries of browsers stay far below. */
-export const MAX_WRONG_ATTEMPTS = 20;
-const WINDOW_MS = 60_000;
-const MAX_WINDOWS = 10_000;
-/** Of all clients. Above it, a client that has reached its own maximum is refused without a check. */
-const MAX_WRONG_PER_SECOND = 2_000;
-
-interface Window {
-  readonly endsAt: number;
-  count: number;
-}
-
-export class WrongAttempts {
-  readonly #clock: Clock;
-  /** By client network and user name. The first wrong attempt starts a window, so the oldest entry ends first. */
-  readonly #windows = new BoundedMap<string, Window>(MAX_WINDOWS);
-  #second: Window = { endsAt: 0, count: 0 };
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  retryAfterMs(attempt: WrongAttempt): number {
-    const window = this.#windows.get(keyOf(attempt));
-    if (window === undefined || window.count < MAX_WRONG_ATTEMPTS) return 0;
-    return Math.max(0, window.endsAt - this.#clock.monotonic());
-  }
-
-  get isFlooded(): boolean {
-    return this.#second.count >= MAX_WRONG_PER_SECOND && this.#second.endsAt > this.#clock.monotonic();
-  }
-
-  count(attempt: WrongAttempt): void {
-    const key = keyOf(attempt);
-    const nowMs = this.#clock.monotonic();
-    if (this.#second.endsAt <= nowMs) this.#second = { endsAt: nowMs + SECOND_MS, count: 0 };
-    this.#second.count += 1;
-    const window = this.#windows.get(key);
-    if (window !== undefined && window.endsAt > nowMs) {
-      window.count += 1;
-      return;
-    }
-    this.#windows.deleteOldestWhile(({ endsAt }) => endsAt <= nowMs);
-    this.#windows.set(key, { endsAt: nowMs + WINDOW_MS, count: 1 });
-  }
 }
 
 function keyOf({ address, user }: WrongAttempt): string {

@@ -13,13 +13,13 @@ import type { HostPort } from '../core/host-port.ts';
 import type { Listed } from '../core/live-list.ts';
 import { clientNetwork } from '../core/networks.ts';
 import { OpenRequest, type RequestProtocol } from '../core/request-record.ts';
-import type { Dialer, DialFailure, Dialing } from '../dialer/contract.ts';
+import type { Dialer, Dialing } from '../dialer/contract.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
 import { type Access, type ClientCredentials, type ClientIdentity, parseBasicCredentials } from './access.ts';
 import type { ClientDesk } from './http/client-desk.ts';
 import { fieldValues, type HeaderField } from './http/header-fields.ts';
 import { badRequest } from './refusal.ts';
-import type { RelayResult } from './relay.ts';
+import type { Relay } from './relay.ts';
 import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
 import { limited, type UserLimits } from './user-limits.ts';
 
@@ -62,58 +62,55 @@ const RECORD_PROTOCOLS: { readonly [Protocol in ClientProtocol]: RequestProtocol
 export class ClientConnection implements Listed {
   listIndex = -1;
   /** Called once, when the accepted socket has closed. */
-  /** Judges a tunnel whose client closes it, before the outcome of the connection is reported. */
-  onTunnelClosing: (() => void) | undefined;
   onClosed: ((connection: ClientConnection) => void) | undefined;
   dialing: Dialing | undefined;
   /** The record of the current request; undefined while nothing reads records. */
   record: OpenRequest | undefined;
-  /** What the open tunnel has relayed so far. */
-  relayed: RelayResult | undefined;
   readonly options: ConnectionOptions;
   /** The port that the client connected to. A listener may have a range of ports. */
   readonly #localPort: number;
   readonly #accepted: Socket;
   readonly #openedAt: number;
-  /** The accepted socket, or the TLS socket on top of it. */
-  socket: Socket;
+  /** The accepted socket, or the TLS socket on top of it. Closing the TLS socket also closes the accepted socket. */
+  readonly socket: Socket;
   /**
    * The error with which noria refuses every request: the address is not allowed, the listener is full, or the
    * protocol is not enabled. It is sent in the client's own protocol, without a check of credentials.
    */
   refusalError: NoriaError | undefined;
-  #protocol: ClientProtocol = 'unknown';
-  #outcome: 'ok' | FaultCode = 'ok';
+  protocol: ClientProtocol = 'unknown';
+  /**
+   * What `connection.closed` reports; `client-gone` if the connection closes during a request without another outcome.
+   */
+  outcome: 'ok' | FaultCode = 'ok';
   #timeout: Deadline | undefined;
   #phase: 'idle' | 'request' | 'tunnel' = 'idle';
+  #relay: Relay | undefined;
+  #onTunnelClosing: (() => void) | undefined;
   #answered = false;
   /** The user whose limits count the current request. */
   #admitted: string | undefined;
   draining = false;
 
-  constructor(accepted: Socket, localPort: number, options: ConnectionOptions) {
+  /** @param secureContext - if given, the client speaks TLS. */
+  constructor(
+    accepted: Socket,
+    localPort: number,
+    options: ConnectionOptions,
+    secureContext?: SecureContext,
+  ) {
     this.options = options;
     this.#accepted = accepted;
     this.socket = accepted;
+    if (secureContext !== undefined) {
+      this.socket = new TLSSocket(accepted, { isServer: true, secureContext });
+      this.socket.on('error', () => {}); // ignored: 'close' follows every error
+    }
     this.#localPort = localPort;
     this.#openedAt = options.clock.monotonic();
     options.bus.emit('connection.opened', { listener: options.name });
     accepted.on('close', () => this.#onClose());
     this.#timeout = options.deadlines.set(options.handshakeTimeoutMs, this.#onTimeout, this.#openedAt);
-  }
-
-  /** Closing the TLS socket also closes the accepted socket. */
-  startTls(secureContext: SecureContext): void {
-    this.socket = new TLSSocket(this.#accepted, { isServer: true, secureContext });
-    this.socket.on('error', () => {}); // ignored: 'close' follows every error
-  }
-
-  refuseAll(error: NoriaError): void {
-    this.refusalError ??= error;
-  }
-
-  setProtocol(protocol: ClientProtocol): void {
-    this.#protocol = protocol;
   }
 
   /**
@@ -139,16 +136,21 @@ export class ClientConnection implements Listed {
 
   /** Call it when a complete request has arrived. Clears the time limit. Idempotent. */
   beginRequest(): void {
-    if (this.#answered) this.#outcome = 'ok'; // replaces the outcome of an earlier request on this connection
+    if (this.#answered) this.outcome = 'ok'; // replaces the outcome of an earlier request on this connection
     this.#answered = false;
     this.#phase = 'request';
     this.#openRecord();
     this.#clearTimeout();
   }
 
-  /** Call it when the relay starts. From then on, a close of the connection does not count as `client-gone`. */
-  beginTunnel(): void {
+  /**
+   * Call it before the relay starts. From then on, a close of the connection does not count as `client-gone`.
+   * @param onClosing - judges a tunnel whose client closes it, before the outcome of the connection is reported.
+   */
+  beginTunnel(relay: Relay, onClosing: () => void): void {
     this.#phase = 'tunnel';
+    this.#relay = relay;
+    this.#onTunnelClosing = onClosing;
   }
 
   /**
@@ -229,31 +231,31 @@ export class ClientConnection implements Listed {
     headers: readonly (readonly [string, string])[],
   ): RoutingOptions | NoriaError {
     const { user, routingText } = identity;
+    const { access } = this.options;
     return readRoutingOptions(routingText, headers, {
       listener: this.options,
       user,
-      client: user === '' ? this.#clientWithoutUser : user,
+      // Without users: the client's network if the listener has an allow list.
+      client: user !== '' ? user : access.admitsAll ? 'local' : clientNetwork(this.clientAddress),
       socket: this.#accepted,
       localPort: this.#localPort,
       targetHost,
     });
   }
 
-  /**
-   * The outcome that `connection.closed` reports; `client-gone` if the connection closes during a request without
-   * one.
-   */
-  setOutcome(code: FaultCode): void {
-    this.#outcome = code;
-  }
-
-  reportRefusal(code: FaultCode, detail: string): void {
-    this.#reportRefusal(code, detail, {});
-  }
-
-  /** `dialFailed` says that a `dial.ended` event has already reported the failure. */
-  reportFailedDial({ code, reason }: DialFailure): void {
-    this.#reportRefusal(code, reason, { dialFailed: true });
+  /** @param dialFailed - whether a `dial.ended` event has already reported the failure. */
+  reportRefusal(code: FaultCode, detail: string, dialFailed = false): void {
+    this.outcome = code;
+    const { name, bus } = this.options;
+    bus.emit('client.refused', {
+      listener: name,
+      client: clientNetwork(this.clientAddress),
+      protocol: this.protocol,
+      code,
+      detail,
+      ...(dialFailed && { dialFailed }),
+      request: this.#openRecord()?.id,
+    });
   }
 
   fail(error: unknown): void {
@@ -289,20 +291,16 @@ export class ClientConnection implements Listed {
     if (this.#phase === 'idle') this.socket.destroySoon();
   }
 
-  destroy(): void {
-    this.socket.destroy();
-  }
-
   /** Ends the current request: its record, and its place in the user's limits. Call it when its last byte has passed. */
   endRequest(): void {
     const { record } = this;
     this.#release();
     if (record === undefined) return;
     this.record = undefined;
-    this.relayed = undefined;
-    if (record.target === null && this.#outcome === 'ok') return; // noria.invalid has answered: nobody's traffic
-    record.protocol = RECORD_PROTOCOLS[this.#protocol];
-    record.end(this.#outcome === 'ok' ? null : this.#outcome);
+    this.#relay = undefined;
+    if (record.target === null && this.outcome === 'ok') return; // noria.invalid has answered: nobody's traffic
+    record.protocol = RECORD_PROTOCOLS[this.protocol];
+    record.end(this.outcome === 'ok' ? null : this.outcome);
     this.options.bus.emit('request.ended', record);
   }
 
@@ -311,11 +309,11 @@ export class ClientConnection implements Listed {
    * its user has used the bytes of the day.
    */
   reportGrowth(): void {
-    const { record, relayed } = this;
-    if (record === undefined || relayed === undefined) return;
+    const { record } = this;
+    if (record === undefined || this.#relay === undefined) return;
     const { bus, limits } = this.options;
-    if (record.user !== null && limits?.isOverBytes(record.user)) this.destroy();
-    const { bytesUp, bytesDown } = relayed;
+    if (record.user !== null && limits?.isOverBytes(record.user)) this.socket.destroy();
+    const { bytesUp, bytesDown } = this.#relay;
     const [up, down] = [bytesUp - record.countedUp, bytesDown - record.countedDown];
     if (up === 0 && down === 0) return;
     record.countedUp = bytesUp;
@@ -329,25 +327,6 @@ export class ClientConnection implements Listed {
     if (this.record === undefined && bus.hasSubscribers('request.ended'))
       this.record = new OpenRequest(clock, this.clientAddress);
     return this.record;
-  }
-
-  #reportRefusal(code: FaultCode, detail: string, cause: { readonly dialFailed?: true }): void {
-    this.#outcome = code;
-    const { name, bus } = this.options;
-    bus.emit('client.refused', {
-      listener: name,
-      client: clientNetwork(this.clientAddress),
-      protocol: this.#protocol,
-      code,
-      detail,
-      ...cause,
-      request: this.#openRecord()?.id,
-    });
-  }
-
-  /** Without users: the client's network if the listener has an allow list, else `local`. */
-  get #clientWithoutUser(): string {
-    return this.options.access.admitsAll ? 'local' : clientNetwork(this.clientAddress);
   }
 
   /** '' if the client has disconnected. The first read costs a system call. */
@@ -365,7 +344,7 @@ export class ClientConnection implements Listed {
   }
 
   readonly #onTimeout = (): void => {
-    if (this.#outcome === 'ok') this.#outcome = 'request-timeout';
+    if (this.outcome === 'ok') this.outcome = 'request-timeout';
     this.socket.destroy();
   };
 
@@ -373,11 +352,10 @@ export class ClientConnection implements Listed {
     this.#clearTimeout();
     const { name, bus, clock } = this.options;
     const ms = clock.monotonic() - this.#openedAt;
-    this.onTunnelClosing?.();
-    const unanswered = this.#phase === 'request' && this.#outcome === 'ok';
-    const outcome = unanswered ? 'client-gone' : this.#outcome;
-    this.#outcome = outcome;
-    bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome, ms });
+    this.#onTunnelClosing?.();
+    if (this.#phase === 'request' && this.outcome === 'ok') this.outcome = 'client-gone';
+    const { protocol, outcome } = this;
+    bus.emit('connection.closed', { listener: name, protocol, outcome, ms });
     this.onClosed?.(this);
     this.dialing?.cancel();
     if (this.#phase !== 'tunnel') this.endRequest(); // a tunnel ends when its member's side has closed, too

@@ -11,10 +11,10 @@ import { type BoundAddress, type ListenAddress, listenFailure } from '../core/li
 import { LiveList } from '../core/live-list.ts';
 import { clientNetwork, isLoopbackAddress, Networks } from '../core/networks.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
-import { AdmissionQueue, type ConnectionLimit } from './admission-queue.ts';
 import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
 import { serveHttp } from './http/http-connection.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
+import { refusalError } from './refusal.ts';
 import { serveSocks } from './socks/handshake.ts';
 
 /** In PEM format, the certificate with its chain. */
@@ -30,11 +30,25 @@ export interface ListenerOptions extends ConnectionOptions {
   readonly protocols: readonly ListenerProtocol[];
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
-  /** Several processes share one limit, which replaces the local count. */
+  /** Replaces the local count. */
   readonly sharedLimit?: ConnectionLimit;
   readonly allowNonLoopback: boolean;
 }
 
+/** A limit that several processes share. */
+export interface ConnectionLimit {
+  /** The promise never rejects. Call `release` when an allowed connection closes. */
+  acquire(): boolean | Promise<boolean>;
+  release(): void;
+}
+
+/**
+ * Unanswered calls of `acquire`: as long as the kernel's accept queue, so noria refuses no connection even if it
+ * accepts the whole queue at once.
+ */
+const MAX_PENDING = 512;
+/** After this time, the process that decides probably hangs, and noria refuses the connection. */
+const ANSWER_TIMEOUT_MS = 2_000;
 /** So many refused connections stay open to receive a reply; further ones are closed without. */
 const MAX_REFUSED_OPEN = 64;
 const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
@@ -65,7 +79,10 @@ export class Listener {
   #listenAddresses: readonly ListenAddress[];
   addresses: readonly BoundAddress[] = [];
   readonly #connections = new LiveList<ClientConnection>();
-  readonly #admissionQueue: AdmissionQueue | undefined;
+  /** Connections for which `sharedLimit` has not answered. */
+  readonly #waiting = new Set<Socket>();
+  /** Unanswered calls of `acquire`, including those for clients that have disconnected. */
+  #pendingCount = 0;
   /** The networks of the balancers, whose connections begin with a header of the PROXY protocol. */
   readonly #balancers: Networks | undefined;
   /** The connections whose header has not arrived. */
@@ -78,14 +95,12 @@ export class Listener {
   #closing: Promise<void> | undefined;
 
   constructor(options: ListenerOptions) {
-    const { name, addresses, tls, sharedLimit, deadlines } = options;
+    const { name, addresses, tls, proxyProtocol = [] } = options;
     this.name = name;
     this.#options = options;
     this.#listenAddresses = addresses;
-    const { proxyProtocol = [] } = options;
     if (proxyProtocol.length > 0) this.#balancers = new Networks(proxyProtocol);
     if (tls !== undefined) this.#secureContext = secureContext(name, tls);
-    if (sharedLimit !== undefined) this.#admissionQueue = new AdmissionQueue(sharedLimit, deadlines);
   }
 
   get connectionCount(): number {
@@ -100,10 +115,7 @@ export class Listener {
     const bound: BoundAddress[] = [];
     try {
       for (const address of this.#listenAddresses) {
-        const servers = await bind(address, {
-          allowNonLoopback,
-          onListening: (server) => this.#acceptFrom(server),
-        });
+        const servers = await bind(address, allowNonLoopback, (server) => this.#acceptFrom(server));
         this.#servers.push(...servers);
         const addresses = servers.map(boundAddress);
         bound.push(...addresses);
@@ -146,13 +158,12 @@ export class Listener {
 
   async #close(): Promise<void> {
     const stopped = this.#stopAccepting();
-    for (const connection of this.#connections.all()) connection.destroy();
+    for (const connection of this.#connections.all()) connection.socket.destroy();
     await stopped;
   }
 
   async #stopAccepting(): Promise<void> {
-    this.#admissionQueue?.clear();
-    for (const socket of this.#unread) socket.destroy();
+    for (const socket of [...this.#waiting, ...this.#unread]) socket.destroy();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
     // The 'close' handlers of a closed server's connections may not have run yet.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
@@ -201,12 +212,46 @@ export class Listener {
   }
 
   #admit(accepted: Socket, localPort: number): void {
-    if (this.#admissionQueue !== undefined && this.#admits(accepted)) {
-      this.#admissionQueue.request(accepted, (allowed) => this.#open(accepted, localPort, allowed));
+    const { sharedLimit, maxConnections } = this.#options;
+    if (sharedLimit !== undefined && this.#admits(accepted)) {
+      this.#askLimit(sharedLimit, accepted, localPort);
       return;
     }
     const openCount = this.#connections.size - this.#refused.size;
-    this.#open(accepted, localPort, openCount < this.#options.maxConnections);
+    this.#open(accepted, localPort, openCount < maxConnections);
+  }
+
+  /** Until the answer arrives, the client's data stays in the socket. */
+  #askLimit(limit: ConnectionLimit, accepted: Socket, localPort: number): void {
+    if (this.#pendingCount >= MAX_PENDING) {
+      this.#open(accepted, localPort, false);
+      return;
+    }
+    const onAnswer = (allowed: boolean): void => {
+      if (accepted.readableEnded) accepted.destroy(); // the client has disconnected, and 'end' will not be emitted again
+      if (allowed && accepted.destroyed) limit.release();
+      if (accepted.destroyed) return;
+      if (allowed) accepted.on('close', () => limit.release());
+      this.#open(accepted, localPort, allowed);
+    };
+    const answer = limit.acquire();
+    if (typeof answer === 'boolean') {
+      onAnswer(answer);
+      return;
+    }
+    const { deadlines } = this.#options;
+    const timeout = deadlines.set(ANSWER_TIMEOUT_MS, () => {
+      this.#waiting.delete(accepted);
+      onAnswer(false);
+    });
+    this.#waiting.add(accepted);
+    this.#pendingCount += 1;
+    void answer.then((allowed) => {
+      this.#pendingCount -= 1;
+      deadlines.clear(timeout);
+      if (this.#waiting.delete(accepted)) onAnswer(allowed);
+      else if (allowed) limit.release(); // the client has disconnected, or the answer came too late
+    });
   }
 
   /** Reading the address costs a system call. A closed connection has none. */
@@ -221,23 +266,24 @@ export class Listener {
       accepted.destroy();
       return;
     }
-    const connection = new ClientConnection(accepted, localPort, this.#options);
+    const connection = new ClientConnection(accepted, localPort, this.#options, this.#secureContext);
     connection.onClosed = this.#onClosed;
     this.#connections.add(connection);
     const { bus, clock } = this.#options;
     if (bus.hasSubscribers('request.grew')) this.#growthTimer ??= clock.after(SECOND_MS, this.#reportGrowth);
     if (refusal !== undefined) {
       this.#refused.add(connection);
-      connection.refuseAll(refusal);
+      connection.refusalError = refusal;
     }
-    if (this.#secureContext !== undefined) connection.startTls(this.#secureContext);
     connection.readFirst((first) => this.#serve(first, connection));
   }
 
   #refusalFor(accepted: Socket, withinLimit: boolean): NoriaError | undefined {
     if (!this.#admits(accepted)) {
-      const reason = 'the allow list of the listener does not contain the address of this client';
-      return new NoriaError('forbidden', reason, { context: { reason } });
+      return refusalError(
+        'forbidden',
+        'the allow list of the listener does not contain the address of this client',
+      );
     }
     if (withinLimit) return undefined;
     return new NoriaError(
@@ -264,7 +310,7 @@ export class Listener {
     const protocol: ListenerProtocol = version === undefined ? 'http' : `socks${version}`;
     if (!this.#options.protocols.includes(protocol)) {
       const reason = `this listener does not accept ${protocol}`;
-      connection.refuseAll(new NoriaError('not-implemented', reason, { context: { reason } }));
+      connection.refusalError ??= refusalError('not-implemented', reason);
     }
     if (version === undefined) serveHttp(first, connection);
     else serveSocks(first, version, connection);
@@ -284,22 +330,23 @@ function ignoreError(): void {
   // ignored: 'close' follows every error
 }
 
-interface BindOptions {
-  /**
-   * Called before the server can accept. Must add handlers of 'connection' and of 'error', for example for a lack of
-   * file descriptors.
-   */
-  readonly onListening: (server: Server) => void;
-  readonly allowNonLoopback: boolean;
-}
-
-export async function bind(address: ListenAddress, options: BindOptions): Promise<Server[]> {
-  if (address.kind === 'fd') return [await bindOne({ fd: address.fd }, `fd:${address.fd}`, options)];
+/**
+ * @param onListening - called before the server can accept. Must add handlers of 'connection' and of 'error', for
+ * example for a lack of file descriptors.
+ */
+export async function bind(
+  address: ListenAddress,
+  allowNonLoopback: boolean,
+  onListening: (server: Server) => void,
+): Promise<Server[]> {
+  if (address.kind === 'fd')
+    return [await bindOne({ fd: address.fd }, `fd:${address.fd}`, allowNonLoopback, onListening)];
   const { host, port: firstPort, lastPort = firstPort } = address;
   const servers: Server[] = [];
   try {
     for (let port = firstPort; port <= lastPort; port += 1) {
-      servers.push(await bindOne({ host, port }, formatHostPort(host, port), options));
+      const name = formatHostPort(host, port);
+      servers.push(await bindOne({ host, port }, name, allowNonLoopback, onListening));
     }
   } catch (error) {
     for (const server of servers) server.close();
@@ -318,7 +365,8 @@ export function boundAddress(server: Server): BoundAddress {
 function bindOne(
   where: { readonly host: string; readonly port: number } | { readonly fd: number },
   name: string,
-  options: BindOptions,
+  allowNonLoopback: boolean,
+  onListening: (server: Server) => void,
 ): Promise<Server> {
   const server = createServer({ allowHalfOpen: true, noDelay: true });
   return new Promise((resolve, reject) => {
@@ -327,13 +375,13 @@ function bindOne(
     server.listen({ ...where, exclusive: false }, () => {
       server.off('error', onError);
       const { host } = boundAddress(server);
-      if (!options.allowNonLoopback && host !== '' && !isLoopbackAddress(host)) {
+      if (!allowNonLoopback && host !== '' && !isLoopbackAddress(host)) {
         server.close();
         const message = `cannot listen on ${name} without users, because other machines can reach this address; add users, or listen on 127.0.0.1`;
         reject(new NoriaError('bad-config', message));
         return;
       }
-      options.onListening(server);
+      onListening(server);
       resolve(server);
     });
   });

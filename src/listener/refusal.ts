@@ -20,8 +20,12 @@ const NOT_ALLOWED = 0x02;
 const CONNECTION_REFUSED = 0x05;
 
 /** The client gets the reason, so it must not quote the request. */
+export function refusalError(code: FaultCode, reason: string): NoriaError {
+  return new NoriaError(code, reason, { context: { reason } });
+}
+
 export function badRequest(reason: string): NoriaError {
-  return new NoriaError('bad-request', reason, { context: { reason } });
+  return refusalError('bad-request', reason);
 }
 
 /** What the client may learn. The message of the error is only for the log. */

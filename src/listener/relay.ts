@@ -7,11 +7,10 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { OpenRequest } from '../core/request-record.ts';
-import type { MemberConnection } from '../dialer/contract.ts';
 import { hasFailedWrite, lendChunks, TCP_KEEP_ALIVE_MS } from '../dialer/member-socket.ts';
 import { isTlsRecord, TlsStart } from '../dialer/tls-start.ts';
 
-export interface RelayOptions {
+interface RelayOptions {
   readonly deadlines: Deadlines;
   /** If no byte arrives in either direction for this time, noria destroys both sockets. */
   readonly idleTimeoutMs: number;
@@ -20,35 +19,9 @@ export interface RelayOptions {
   /** The monotonic moment at which the relay starts. */
   readonly startedAt: number;
   /** Called once, when both sockets have closed. The caller then ends the lease. */
-  readonly onEnd: (result: RelayResult) => void;
+  readonly onEnd: (relay: Relay) => void;
   /** Gets the moment of the first byte from the target. */
   readonly record?: OpenRequest | undefined;
-}
-
-/** What a relay has relayed so far. */
-export interface RelayResult {
-  readonly bytesUp: number;
-  readonly bytesDown: number;
-  /**
-   * The member's side ended before it sent a byte, although the client had sent data and had not ended its side.
-   * `after-tls`: it sent the handshake of TLS, and no application data.
-   */
-  readonly cut: boolean | 'after-tls';
-}
-
-/**
- * Neither socket may have a 'data' listener. @param early - what the client has already sent, as
- * `memberConnection.early` is what the member has.
- */
-export function relay(
-  client: Socket,
-  memberConnection: MemberConnection,
-  early: Buffer | undefined,
-  options: RelayOptions,
-): RelayResult {
-  const running = new Relay(client, memberConnection.socket, options);
-  running.start(early, memberConnection.early);
-  return running;
 }
 
 /**
@@ -62,7 +35,7 @@ const MEMBER = 2;
 
 const NO_BYTES = Buffer.alloc(0);
 
-class Relay {
+export class Relay {
   readonly #client: Socket;
   readonly #member: Socket;
   readonly #options: RelayOptions;
@@ -74,7 +47,11 @@ class Relay {
   #clientEnded = false;
   #memberEnded = false;
   #lingering = false;
-  cut: RelayResult['cut'] = false;
+  /**
+   * The member's side ended before it sent a byte, although the client had sent data and had not ended its side.
+   * `after-tls`: it sent the handshake of TLS, and no application data.
+   */
+  cut: boolean | 'after-tls' = false;
   /** Undefined before the target's first byte, and when it has sent more than a TLS handshake. */
   #tlsStart: TlsStart | undefined;
   /** The target's bytes are looked at while it has sent fewer than this. */
@@ -91,6 +68,7 @@ class Relay {
     this.#keepAliveDelay = deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive, startedAt);
   }
 
+  /** Neither socket may have a 'data' listener. The parameters are what client and member have already sent. */
   start(clientEarly: Buffer | undefined, memberEarly: Buffer): void {
     const [client, member] = [this.#client, this.#member];
     client.on('data', this.#sendUp).on('end', this.#onClientEnd).on('close', this.#onClientClose);
@@ -227,7 +205,7 @@ class Relay {
     if (this.#openSides !== 0) return;
     this.#deadlines.clear(this.#idleTimeout);
     this.#deadlines.clear(this.#keepAliveDelay);
-    this.#options.onEnd({ bytesUp: this.bytesUp, bytesDown: this.bytesDown, cut: this.cut });
+    this.#options.onEnd(this);
   }
 }
 

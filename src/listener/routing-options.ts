@@ -193,7 +193,7 @@ export function sessionOfPort(
   localPort: number,
   user: string,
 ): { session: string; sessionOwner: SessionOwner } {
-  const session = portSession({ localPort });
+  const session = portSession(localPort);
   return { session: sessionOfUser(session, user), sessionOwner: { user: '', address: session } };
 }
 
@@ -396,26 +396,26 @@ function automaticSession(context: RoutingContext): string | undefined {
     case 'none':
       return undefined;
     case 'client-ip':
-      return addressSession(context.socket);
+      return addressSession(context.socket.remoteAddress);
     case 'port':
-      return portSession(context);
+      return portSession(context.localPort);
     case 'target-host':
       return `target-host=${context.targetHost}`;
   }
 }
 
 /** A client that has disconnected has no known address. */
-function addressSession({ remoteAddress = '' }: RoutingContext['socket']): string | undefined {
+function addressSession(remoteAddress = ''): string | undefined {
   return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
 }
 
-function portSession({ localPort }: Pick<RoutingContext, 'localPort'>): string {
+function portSession(localPort: number): string {
   return `port=${localPort}`;
 }
 
 /** The pool limits the sessions of one owner. Each port is its own owner: one client may use thousands of ports. */
 function ownerOf(session: string, context: RoutingContext): SessionOwner {
-  if (context.listener.session === 'port' && session === portSession(context))
+  if (context.listener.session === 'port' && session === portSession(context.localPort))
     return { user: '', address: session };
   return { user: context.user, address: context.socket.remoteAddress ?? '' };
 }

@@ -1,14 +1,7 @@
 /** A tunnel between a client and its target: dials while the client waits for its reply, then relays bytes. */
-import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../dialer/contract.ts';
+import type { DialRequest, DialResult, MemberConnection } from '../dialer/contract.ts';
 import type { ClientConnection } from './client-connection.ts';
-import { relay } from './relay.ts';
-
-export interface TunnelClient {
-  /** What the client has already sent after its request. */
-  readonly received: Buffer;
-  accept(memberConnection: MemberConnection): void;
-  refuse(failure: DialFailure): void;
-}
+import { Relay } from './relay.ts';
 
 /** A tunnel that got no byte back for this time may have a mute member. */
 const MIN_MUTE_MS = 3_000;
@@ -19,11 +12,18 @@ const MAX_EARLY_BYTES = 64 * 1024;
  * The caller has removed its own listeners. During the dial, noria reads from the client, because only a read shows
  * that it has disconnected: its close cancels the dial, and so does its end before it has sent anything for the
  * target.
+ * @param received - what the client has already sent after its request.
+ * @param reply - sends the reply to the client; closes the connection if the dial has failed.
  */
-export function openTunnel(connection: ClientConnection, request: DialRequest, client: TunnelClient): void {
+export function openTunnel(
+  connection: ClientConnection,
+  request: DialRequest,
+  received: Buffer,
+  reply: (result: DialResult) => void,
+): void {
   const { socket } = connection;
-  const chunks: Buffer[] = client.received.length === 0 ? [] : [client.received];
-  let earlyBytes = client.received.length;
+  const chunks: Buffer[] = received.length === 0 ? [] : [received];
+  let earlyBytes = received.length;
   let isOver = false;
 
   const onData = (chunk: Buffer): void => {
@@ -41,10 +41,13 @@ export function openTunnel(connection: ClientConnection, request: DialRequest, c
     socket.off('data', onData).off('end', onEnd);
     try {
       if (result.ok) {
-        client.accept(result.connection);
+        reply(result);
         relayTunnel(connection, result.connection, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
+      } else if (result.failure.code === 'client-gone') {
+        socket.destroy();
       } else {
-        refuse(connection, client, result.failure);
+        connection.reportRefusal(result.failure.code, result.failure.reason, true);
+        reply(result);
       }
     } catch (error) {
       connection.fail(error);
@@ -58,15 +61,6 @@ export function openTunnel(connection: ClientConnection, request: DialRequest, c
   if (isOver) return;
   connection.dialing = dialing;
   if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) dialing.cancel();
-}
-
-function refuse(connection: ClientConnection, client: TunnelClient, failure: DialFailure): void {
-  if (failure.code === 'client-gone') {
-    connection.destroy();
-    return;
-  }
-  connection.reportFailedDial(failure);
-  client.refuse(failure);
 }
 
 /**
@@ -83,20 +77,17 @@ export function relayTunnel(
   const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = connection.options;
   const startedAt = clock.monotonic();
   const { source, member } = memberConnection.lease;
-  connection.beginTunnel();
   const { record } = connection;
-  let ended = false;
-  const counts = relay(connection.socket, memberConnection, early, {
+  const relay = new Relay(connection.socket, memberConnection.socket, {
     deadlines,
     idleTimeoutMs,
     lingerMs,
     startedAt,
     record,
-    onEnd: (relayed) => {
-      ended = true;
-      memberConnection.end({ cut: relayed.cut, answered: relayed.bytesDown > 0 });
-      const bytesUp = relayed.bytesUp + (switched?.bytesUp ?? 0);
-      const bytesDown = relayed.bytesDown + (switched?.bytesDown ?? 0);
+    onEnd: () => {
+      memberConnection.end({ cut: relay.cut, answered: relay.bytesDown > 0 });
+      const bytesUp = relay.bytesUp + (switched?.bytesUp ?? 0);
+      const bytesDown = relay.bytesDown + (switched?.bytesDown ?? 0);
       const ms = clock.monotonic() - startedAt;
       const request = record?.id;
       bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms, request });
@@ -107,12 +98,12 @@ export function relayTunnel(
       connection.endRequest();
     },
   });
-  if (!ended) connection.relayed = counts;
-  connection.onTunnelClosing = () => {
-    const { bytesUp, bytesDown, cut } = counts;
+  connection.beginTunnel(relay, () => {
+    const { bytesUp, bytesDown, cut } = relay;
     if (switched !== undefined || bytesUp === 0 || bytesDown > 0 || cut) return;
     if (clock.monotonic() - startedAt < MIN_MUTE_MS) return;
     const fault = memberConnection.end({ cut: false, answered: false, mute: true });
-    if (fault !== undefined) connection.setOutcome(fault);
-  };
+    if (fault !== undefined) connection.outcome = fault;
+  });
+  relay.start(early, memberConnection.early);
 }

@@ -19,9 +19,8 @@ import {
 } from '../core/listen-address.ts';
 import type { Dialer } from '../dialer/contract.ts';
 import { Access, type WrongAttempt } from '../listener/access.ts';
-import type { ConnectionLimit } from '../listener/admission-queue.ts';
 import type { ClientDesk } from '../listener/http/client-desk.ts';
-import { type Listener, openListener } from '../listener/listener.ts';
+import { type ConnectionLimit, type Listener, openListener } from '../listener/listener.ts';
 import { UserLimits } from '../listener/user-limits.ts';
 import type { ListenerSettings, ListenerStatus, PlaneContext } from './data-plane.ts';
 

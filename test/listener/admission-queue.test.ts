@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import type { ConnectionLimit } from '../../src/listener/admission-queue.ts';
+import type { ConnectionLimit } from '../../src/listener/listener.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';

@@ -1,11 +1,10 @@
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import type { MemberConnection } from '../../src/dialer/contract.ts';
 import { ReadMemory, tunnelSocket } from '../../src/dialer/member-socket.ts';
-import { type RelayResult, relay } from '../../src/listener/relay.ts';
+import { Relay } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { untilStill } from './harness.ts';
@@ -16,7 +15,7 @@ interface Joined {
   readonly member: SocketPair;
   readonly deadlines: Deadlines;
   readonly clock: ManualClock;
-  readonly ends: RelayResult[];
+  readonly ends: Relay[];
 }
 
 const IDLE_MS = 60_000;
@@ -30,29 +29,16 @@ async function join(
   given.before?.({ client, member });
   const clock = new ManualClock();
   const deadlines = new Deadlines(clock, 10);
-  const ends: RelayResult[] = [];
+  const ends: Relay[] = [];
   const early = given.early === undefined ? undefined : Buffer.from(given.early);
-  relay(client.near, memberConnection(member.near, given.head), early, {
+  new Relay(client.near, member.near, {
     deadlines,
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
     startedAt: clock.monotonic(),
     onEnd: (end) => ends.push(end),
-  });
+  }).start(early, Buffer.from(given.head ?? ''));
   return { client, member, deadlines, clock, ends };
-}
-
-function memberConnection(socket: Socket, head = ''): MemberConnection {
-  return {
-    socket,
-    early: Buffer.from(head),
-    forwardMode: 'direct',
-    reused: false,
-    isMemberError: () => false,
-    lease: { member: 'm1', source: 'city' },
-    attempts: 1,
-    end: () => {},
-  };
 }
 
 const ended = (joined: Joined) => until('the relay ended', () => joined.ends.length > 0);
@@ -98,13 +84,13 @@ test('relay: a client that ended before the relay started is half-closed to the 
   client.near.on('data', (chunk: Buffer) => chunks.push(chunk)).resume();
   await until('the client had ended', () => client.near.readableEnded);
   client.near.removeAllListeners('data');
-  relay(client.near, memberConnection(member.near), Buffer.concat(chunks), {
+  new Relay(client.near, member.near, {
     deadlines: new Deadlines(systemClock, 10),
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
     startedAt: systemClock.monotonic(),
     onEnd: () => {},
-  });
+  }).start(Buffer.concat(chunks), Buffer.alloc(0));
   await until('the end arrived', () => atMember.ended);
   expect(atMember.text).toBe('all of it');
 });
@@ -131,16 +117,16 @@ test.each([
       const pairs = { client: await socketPair(), member: await socketPair() };
       const bothClosed = Promise.all([once(pairs.client.near, 'close'), once(pairs.member.near, 'close')]);
       for (const side of leaving) await leave(pairs[side]);
-      const ends: RelayResult[] = [];
+      const ends: Relay[] = [];
       const deadlines = new Deadlines(systemClock, 10);
       const options = {
         deadlines,
         idleTimeoutMs: IDLE_MS,
         lingerMs: LINGER_MS,
         startedAt: systemClock.monotonic(),
-        onEnd: (end: RelayResult) => ends.push(end),
+        onEnd: (end: Relay) => ends.push(end),
       };
-      relay(pairs.client.near, memberConnection(pairs.member.near), undefined, options);
+      new Relay(pairs.client.near, pairs.member.near, options).start(undefined, Buffer.alloc(0));
       pairs.client.far.on('end', () => pairs.client.far.end()).resume();
       await bothClosed;
       expect(ends.length).toBe(1);
@@ -253,13 +239,13 @@ async function flood(sent: Buffer, memory: ReadMemory) {
   await once(member, 'connect');
   server.close();
   const client = await socketPair();
-  relay(client.near, memberConnection(member), undefined, {
+  new Relay(client.near, member, {
     deadlines: new Deadlines(systemClock, 10),
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
     startedAt: systemClock.monotonic(),
     onEnd: () => {},
-  });
+  }).start(undefined, Buffer.alloc(0));
   const received = { bytes: Buffer.alloc(sent.length), length: 0 };
   let stopAt = 0;
   client.far.on('data', (chunk: Buffer) => {

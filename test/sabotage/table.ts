@@ -16,7 +16,8 @@ export interface Sabotage {
 
 type Row = readonly [name: string, file: string, find: string, by: string, noticedBy: string, when?: 'quick'];
 
-const LEAK = (what: string) => `  connection.beginTunnel();\n  ${what};`;
+const START = '  relay.start(early, memberConnection.early);';
+const LEAK = (what: string) => `${START}\n  ${what};`;
 
 /** Counts the calls of one place. */
 const EVERY = (count: number) =>
@@ -26,7 +27,7 @@ const ROWS: readonly Row[] = [
   [
     'leaks: a descriptor for each tunnel',
     'src/listener/tunnel.ts',
-    '  connection.beginTunnel();',
+    START,
     LEAK("process.getBuiltinModule('node:fs').openSync('/dev/null', 'r')"),
     'test/listener/soak.test.ts',
     'quick',
@@ -34,21 +35,21 @@ const ROWS: readonly Row[] = [
   [
     'leaks: 20 kB of buffer for each tunnel',
     'src/listener/tunnel.ts',
-    '  connection.beginTunnel();',
+    START,
     LEAK('((globalThis as { kept?: Buffer[] }).kept ??= []).push(Buffer.alloc(20_000))'),
     'test/listener/soak.test.ts',
   ],
   [
     'leaks: a descriptor for each tunnel, in a whole noria',
     'src/listener/tunnel.ts',
-    '  connection.beginTunnel();',
+    START,
     LEAK("process.getBuiltinModule('node:fs').openSync('/dev/null', 'r')"),
     'chaos',
   ],
   [
     'leaks: 20 kB of buffer for each tunnel, in a whole noria',
     'src/listener/tunnel.ts',
-    '  connection.beginTunnel();',
+    START,
     LEAK('((globalThis as { kept?: Buffer[] }).kept ??= []).push(Buffer.alloc(20_000))'),
     'chaos',
   ],
@@ -448,14 +449,14 @@ const ROWS: readonly Row[] = [
   [
     'event loop: every twentieth tunnel blocks it, in a whole noria',
     'src/listener/tunnel.ts',
-    '  connection.beginTunnel();',
+    START,
     LEAK(`for (const end = ${EVERY(20)} ? performance.now() + 300 : 0; performance.now() < end; );`),
     'chaos',
   ],
   [
     'crash: an error in every hundredth tunnel ends the process',
     'src/listener/tunnel.ts',
-    '  connection.beginTunnel();',
+    START,
     LEAK(`if (${EVERY(100)}) setImmediate(() => Promise.reject(new Error('sabotage')))`),
     'chaos',
   ],

@@ -3,11 +3,11 @@
  * name never resolves, so a client that bypasses noria gets an error. Nothing of it reaches a member.
  */
 import { SECOND_MS } from '../../core/duration.ts';
-import { NoriaError } from '../../core/faults.ts';
+import type { NoriaError } from '../../core/faults.ts';
 import { type HostPort, hostPort } from '../../core/host-port.ts';
 import type { ClientName, Clients, ClientUse, Verdict } from '../../pool/clients.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
-import { badRequest } from '../refusal.ts';
+import { badRequest, refusalError } from '../refusal.ts';
 import { parseDuration } from '../routing-options.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 import type { HttpReply } from './replies.ts';
@@ -41,7 +41,10 @@ export function isDesk(target: HostPort): boolean {
 export function deskPortError({ port }: HostPort): NoriaError | undefined {
   return port === HTTP_PORT
     ? undefined
-    : forbidden('noria.invalid answers only plain HTTP on port 80: use http://noria.invalid/');
+    : refusalError(
+        'forbidden',
+        'noria.invalid answers only plain HTTP on port 80: use http://noria.invalid/',
+      );
 }
 
 /** @param path - path and query of the request. */
@@ -51,7 +54,10 @@ export function answerDesk(
   desk: ClientDesk,
 ): Answer | Promise<Answer> {
   if (PAGE_FIELDS.some((field) => fieldValues(fields, field).length > 0))
-    return forbidden('noria.invalid does not answer web pages (Origin, Referer, Sec-Fetch-Site)');
+    return refusalError(
+      'forbidden',
+      'noria.invalid does not answer web pages (Origin, Referer, Sec-Fetch-Site)',
+    );
   const { pathname, searchParams } = new URL(path, `http://${DESK_HOST}`);
   const name: ClientName = { client, session, tag };
   switch (`${method} ${pathname}`) {
@@ -61,7 +67,7 @@ export function answerDesk(
       return withLastUse(name, desk, () =>
         session !== undefined && desk.rotateSession(session)
           ? NO_CONTENT
-          : notFound('there is no session with this name that may move'),
+          : refusalError('not-found', 'there is no session with this name that may move'),
       );
     case 'GET /banned':
     case 'POST /banned':
@@ -70,7 +76,10 @@ export function answerDesk(
     case 'POST /ok':
       return judge(name, { verdict: 'ok', user }, searchParams, desk);
     default:
-      return notFound('noria.invalid has GET /, POST /rotate, and GET or POST /banned and /ok');
+      return refusalError(
+        'not-found',
+        'noria.invalid has GET /, POST /rotate, and GET or POST /banned and /ok',
+      );
   }
 }
 
@@ -89,7 +98,8 @@ function judge(
     return badRequest('for is not a duration: write 30s, 10m or 2h, at most 7 days');
   return withLastUse(name, desk, (use) => {
     const judged = desk.clients.judge(name, { ...verdict, host, forMs }, use);
-    if (judged === 'unknown') return notFound('noria knows no request with this session or tag');
+    if (judged === 'unknown')
+      return refusalError('not-found', 'noria knows no request with this session or tag');
     if (judged === 'host-needed')
       return badRequest('this client used several sites, or none: add ?host=NAME');
     if (query.get('close') === '1') desk.closeTunnels(name, judged.host);
@@ -118,12 +128,4 @@ function jsonReply(value: object): HttpReply {
     ],
     body,
   };
-}
-
-function forbidden(reason: string): NoriaError {
-  return new NoriaError('forbidden', reason, { context: { reason } });
-}
-
-function notFound(reason: string): NoriaError {
-  return new NoriaError('not-found', reason, { context: { reason } });
 }

@@ -6,27 +6,24 @@ import { NoriaError } from '../../core/faults.ts';
 import type { ConnectionOutcome, MemberConnection } from '../../dialer/contract.ts';
 import type { SiteResponse } from '../../dialer/evidence.ts';
 import { hasFailedWrite } from '../../dialer/member-socket.ts';
+import type { ClientConnection } from '../client-connection.ts';
 import type { ForwardRequest } from './forward-request.ts';
 import { connectionOptions, formatFields, type HeaderField, isEmptyBody } from './header-fields.ts';
 import { PartLimit } from './part-limit.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
-type ExchangeRequest = Pick<ForwardRequest, 'method' | 'framing' | 'upgrade'>;
-
-/** The last event is the `complete` part, `onSwitched` or `onFailed`; after `abort`, only `onReleased`. */
+/** The last event is the `complete` part, `onSwitched` or `onFailed`. There is none after `abort`. */
 interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
   onRead(): void;
   /**
    * A 101 arrived. The owner of these callbacks now owns the connection and its lease; the bytes after the head are
-   * in the socket. `bytesUp` and `bytesDown` count the others.
+   * in the socket. `bytesUp` and `bytesDown` of the exchange count the others.
    */
-  onSwitched(head: ResponseHead, bytesUp: number, bytesDown: number): void;
+  onSwitched(head: ResponseHead): void;
   onDrain(): void;
   /** Ended without a complete response. `silent`: no byte of it has arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
-  /** The lease is released: before the `complete` part, before `onFailed`, or because of `abort`. */
-  onReleased(bytesUp: number, bytesDown: number): void;
 }
 
 const SWITCHING_PROTOCOLS = 101;
@@ -34,23 +31,35 @@ const LAST_CHUNK = '0\r\n';
 
 export class HttpExchange {
   readonly memberConnection: MemberConnection;
-  readonly #request: ExchangeRequest;
+  readonly #request: ForwardRequest;
+  readonly #connection: ClientConnection;
+  readonly #record: ClientConnection['record'];
+  readonly #startedAt: number;
   readonly #callbacks: ExchangeCallbacks;
   readonly #reader: ResponseReader;
   #reusable = false;
   #requestSent: boolean;
   #over = false;
   #partLimit: PartLimit | undefined;
-  #keep: ((memberConnection: MemberConnection) => void) | undefined;
-  #bytesUp = 0;
-  #bytesDown = 0;
+  /** Reserves the connection for this client: it gets the connection with its lease instead of the dialer. */
+  keep: ((memberConnection: MemberConnection) => void) | undefined;
+  bytesUp = 0;
+  bytesDown = 0;
   /** The time from the request to the first byte of the response. */
-  firstByteMs: number | undefined;
+  #firstByteMs: number | undefined;
   response: SiteResponse | undefined;
 
-  constructor(memberConnection: MemberConnection, request: ExchangeRequest, callbacks: ExchangeCallbacks) {
+  constructor(
+    memberConnection: MemberConnection,
+    request: ForwardRequest,
+    connection: ClientConnection,
+    callbacks: ExchangeCallbacks,
+  ) {
     this.memberConnection = memberConnection;
     this.#request = request;
+    this.#connection = connection;
+    this.#record = connection.record;
+    this.#startedAt = connection.options.clock.monotonic();
     this.#callbacks = callbacks;
     this.#reader = new ResponseReader(request.method);
     this.#requestSent = request.framing.kind === 'none';
@@ -102,11 +111,6 @@ export class HttpExchange {
     if (!this.#over) this.memberConnection.socket.resume();
   }
 
-  /** Reserves the connection for this client: `keep` gets it with its lease instead of the dialer. */
-  pin(keep: (memberConnection: MemberConnection) => void): void {
-    this.#keep = keep;
-  }
-
   /** @param mute - whether another member has answered the same request sooner. */
   abort(mute = false): void {
     this.#end(mute ? { cut: false, mute } : { cut: false });
@@ -126,7 +130,7 @@ export class HttpExchange {
 
   #write(data: string | Buffer): void {
     const { socket } = this.memberConnection;
-    this.#bytesUp += data.length;
+    this.bytesUp += data.length;
     if (typeof data === 'string') socket.write(data, 'latin1');
     else socket.write(data);
   }
@@ -136,7 +140,7 @@ export class HttpExchange {
   };
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#bytesDown += chunk.length;
+    this.bytesDown += chunk.length;
     this.#reader.push(chunk);
     this.#failOnError(() => {
       for (let part = this.#reader.next(); part !== undefined; part = this.#reader.next()) {
@@ -190,11 +194,12 @@ export class HttpExchange {
       const keep =
         this.#reusable &&
         this.#requestSent &&
-        (mayShare || this.#keep !== undefined) &&
+        (mayShare || this.keep !== undefined) &&
         this.#reader.rest.length === 0 &&
         !hasFailedWrite(this.memberConnection.socket);
       this.#end(keep ? { cut: false, keep } : { cut: false });
     }
+    this.#firstByteMs ??= this.#connection.options.clock.monotonic() - this.#startedAt;
     this.#callbacks.onPart(part);
   }
 
@@ -205,12 +210,13 @@ export class HttpExchange {
     socket.pause();
     const { rest } = this.#reader;
     if (rest.length > 0) socket.unshift(rest);
-    this.#callbacks.onSwitched(head, this.#bytesUp, this.#bytesDown - rest.length);
+    this.bytesDown -= rest.length;
+    this.#callbacks.onSwitched(head);
   }
 
   #fail(error: NoriaError): void {
     if (this.#over) return;
-    const silent = this.#bytesDown === 0;
+    const silent = this.bytesDown === 0;
     this.#end({ cut: silent });
     this.#callbacks.onFailed(error, silent);
   }
@@ -221,18 +227,31 @@ export class HttpExchange {
     this.#removeListeners();
     if (outcome.keep === true) this.memberConnection.socket.pause();
     else this.memberConnection.socket.destroy();
-    if (outcome.keep === true && this.#keep !== undefined) this.#keep(this.memberConnection);
+    if (outcome.keep === true && this.keep !== undefined) this.keep(this.memberConnection);
     else {
-      const { firstByteMs, response } = this;
-      const answered = this.#bytesDown > 0;
+      const { response } = this;
+      const firstByteMs = this.#firstByteMs;
       this.memberConnection.end({
-        answered,
+        answered: this.bytesDown > 0,
         ...(firstByteMs !== undefined && { firstByteMs }),
         ...(response !== undefined && { response }),
         ...outcome,
       });
     }
-    this.#callbacks.onReleased(this.#bytesUp, this.#bytesDown);
+    this.#report();
+  }
+
+  #report(): void {
+    const { clock, bus } = this.#connection.options;
+    const { source, member } = this.memberConnection.lease;
+    const { bytesUp, bytesDown } = this;
+    const record = this.#record;
+    const ms = clock.monotonic() - this.#startedAt;
+    const request = record?.id;
+    bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms, request });
+    if (record === undefined) return;
+    record.bytesUp += bytesUp;
+    record.bytesDown += bytesDown;
   }
 
   #removeListeners(): void {

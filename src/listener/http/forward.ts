@@ -80,7 +80,7 @@ export function serveForward(head: RequestHead, context: ForwardContext): Forwar
     response.reply(finalReply(forwardRequest.method, connection));
     return undefined;
   }
-  if (forwardRequest.upgrade) connection.setProtocol('upgrade');
+  if (forwardRequest.upgrade) connection.protocol = 'upgrade';
   const forward = new Forward(context, { ...forwardRequest, fields });
   forward.start();
   return forward;
@@ -135,6 +135,7 @@ export class Forward {
   readonly #connection: ClientConnection;
   readonly #response: ResponseWriter;
   readonly #forwardRequest: ForwardRequest;
+  readonly #isRead: boolean;
   readonly #body: RequestBody;
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
@@ -152,6 +153,7 @@ export class Forward {
     this.#connection = context.connection;
     this.#response = context.response;
     this.#forwardRequest = forwardRequest;
+    this.#isRead = forwardRequest.method === 'GET' || forwardRequest.method === 'HEAD';
     this.#body = new RequestBody(forwardRequest.framing, context.resumeBody);
   }
 
@@ -214,10 +216,10 @@ export class Forward {
       this.#startExchange(result.connection, authenticatesConnection(this.#forwardRequest.fields));
     } else if (result.failure.code === 'client-gone') {
       this.#over();
-      this.#connection.destroy();
+      this.#connection.socket.destroy();
     } else {
       const { failure } = result;
-      this.#connection.reportFailedDial(failure);
+      this.#connection.reportRefusal(failure.code, failure.reason, true);
       this.#sendRefusal({ ...failure, attempts: this.#attempts + failure.attempts });
     }
   }
@@ -235,16 +237,12 @@ export class Forward {
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 
-  get #mayTryAnother(): boolean {
-    const { method, framing, upgrade } = this.#forwardRequest;
-    const isRead = method === 'GET' || method === 'HEAD';
-    return isRead && framing.kind === 'none' && !upgrade && this.#dialCount < MAX_DIALS;
-  }
-
   /** When the member relays nothing for longer than the target needs, tries another one beside it. */
   #armMuteTimeout({ muteAfterMs }: MemberConnection): void {
     this.#clearMuteTimeout();
-    if (muteAfterMs === undefined || !this.#mayTryAnother) return;
+    const { framing, upgrade } = this.#forwardRequest;
+    const mayTryAnother = this.#isRead && framing.kind === 'none' && !upgrade && this.#dialCount < MAX_DIALS;
+    if (muteAfterMs === undefined || !mayTryAnother) return;
     const { deadlines } = this.#connection.options;
     this.#muteTimeout = deadlines.set(muteAfterMs, () => this.#safely(() => this.#startRival()));
   }
@@ -294,29 +292,16 @@ export class Forward {
   }
 
   #makeExchange(memberConnection: MemberConnection): HttpExchange {
-    const { clock, bus } = this.#connection.options;
-    const startedAt = clock.monotonic();
     this.#attempts += memberConnection.attempts;
-    const { record } = this.#connection;
-    const exchange = new HttpExchange(memberConnection, this.#forwardRequest, {
-      onPart: (part) => {
-        exchange.firstByteMs ??= clock.monotonic() - startedAt;
-        this.#safely(() => this.#onPart(exchange, part));
-      },
-      onRead: () => this.#safely(() => this.#onRead(exchange)),
-      onSwitched: (head, bytesUp, bytesDown) =>
-        this.#safely(() => this.#onSwitched(exchange, head, { bytesUp, bytesDown })),
+    const exchange = new HttpExchange(memberConnection, this.#forwardRequest, this.#connection, {
+      onPart: (part) => this.#safely(() => this.#onPart(exchange, part)),
+      onRead: () =>
+        this.#safely(() => {
+          if (!this.#response.flush()) exchange.pause();
+        }),
+      onSwitched: (head) => this.#safely(() => this.#onSwitched(exchange, head)),
       onDrain: () => this.#safely(() => this.#body.resume()),
       onFailed: (error, silent) => this.#safely(() => this.#onFailed(exchange, error, silent)),
-      onReleased: (bytesUp, bytesDown) => {
-        const { source, member } = memberConnection.lease;
-        const ms = clock.monotonic() - startedAt;
-        const request = record?.id;
-        bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms, request });
-        if (record === undefined) return;
-        record.bytesUp += bytesUp;
-        record.bytesDown += bytesDown;
-      },
     });
     return exchange;
   }
@@ -352,12 +337,13 @@ export class Forward {
       this.#refuse('bad-answer', 'the target replied 407, which only a proxy may send');
       return;
     }
-    if (memberConnection.forwardMode === 'absolute' && this.#isMemberError(memberConnection, head)) {
-      exchange.rejectMemberError(head.status);
+    const { status, fields } = head;
+    const isAbsolute = memberConnection.forwardMode === 'absolute';
+    if (isAbsolute && memberConnection.isMemberError({ status, fields, isRead: this.#isRead })) {
+      exchange.rejectMemberError(status);
       return;
     }
     this.#phase = { name: 'responding', exchange };
-    const { status } = head;
     exchange.response = {
       status,
       path: this.#forwardRequest.url.path.slice(0, MAX_PATH),
@@ -365,12 +351,13 @@ export class Forward {
     };
     this.#connection.record?.noteFirstByte();
     const added = successHeaders(memberConnection.lease, this.#attempts);
-    if (offersConnectionAuthentication(head.status, head.fields)) {
+    if (offersConnectionAuthentication(status, fields)) {
       this.#pin(exchange);
       added.push(SESSION_BASED);
     }
     // The target ignores the rest of the body. Some clients stop sending only when their connection closes.
-    if (!this.#body.complete && connectionOptions(head.fields).includes('close')) this.#response.closeAfter();
+    if (!this.#body.complete && connectionOptions(fields).includes('close'))
+      this.#response.closesAfter = true;
     this.#response.start(head, framing, added);
   }
 
@@ -380,28 +367,15 @@ export class Forward {
   }
 
   #pin(exchange: HttpExchange): void {
-    exchange.pin((memberConnection) => this.#context.pin.keep(memberConnection, this.#pinPurpose));
+    exchange.keep = (memberConnection) => this.#context.pin.keep(memberConnection, this.#pinPurpose);
   }
 
-  #isMemberError(memberConnection: MemberConnection, { status, fields }: ResponseHead): boolean {
-    const { method } = this.#forwardRequest;
-    return memberConnection.isMemberError({ status, fields, isRead: method === 'GET' || method === 'HEAD' });
-  }
-
-  #onRead(exchange: HttpExchange): void {
-    if (!this.#response.flush()) exchange.pause();
-  }
-
-  #onSwitched(
-    { memberConnection }: HttpExchange,
-    head: ResponseHead,
-    switched: { readonly bytesUp: number; readonly bytesDown: number },
-  ): void {
+  #onSwitched({ memberConnection, bytesUp, bytesDown }: HttpExchange, head: ResponseHead): void {
     this.#over();
     const early = this.#context.detach();
     const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection.lease, this.#attempts)];
     this.#connection.socket.write(formatResponseHead(head, fields), 'latin1');
-    relayTunnel(this.#connection, memberConnection, early, switched);
+    relayTunnel(this.#connection, memberConnection, early, { bytesUp, bytesDown });
   }
 
   #onFailed(exchange: HttpExchange, error: NoriaError, silent: boolean): void {
@@ -473,7 +447,7 @@ export class Forward {
   /** Destroys the connection, so that the client does not take an incomplete response for complete. */
   #cutOff(outcome: FaultCode): void {
     this.#over();
-    this.#connection.setOutcome(outcome);
+    this.#connection.outcome = outcome;
     this.#response.cutOff();
   }
 
@@ -525,7 +499,7 @@ const MAX_KEPT_BYTES = 64 * 1024;
 /** So many parts are merged into one: even a buffer of one byte costs some hundred bytes of memory. */
 const MAX_KEPT_PARTS = 16;
 
-export class RequestBody {
+class RequestBody {
   readonly #onWantsMore: () => void;
   /** All parts so far, for a retry; undefined once an exchange has received more than MAX_KEPT_BYTES. */
   #kept: Buffer[] | undefined = [];

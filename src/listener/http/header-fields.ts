@@ -172,12 +172,6 @@ export function isEmptyBody(framing: Framing): boolean {
   return framing.kind === 'none' || (framing.kind === 'length' && framing.bytes === 0);
 }
 
-/** node:http would also accept HTTP/2.0, and a line without version as HTTP/0.9. */
-export function checkHttpVersion(majorVersion: number): NoriaError | undefined {
-  if (majorVersion === 1) return undefined;
-  return badRequest('the request line does not end in HTTP/1.1 or HTTP/1.0');
-}
-
 function declaredFraming(
   fields: readonly HeaderField[],
   minorVersion: number,

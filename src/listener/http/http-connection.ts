@@ -19,7 +19,7 @@ import { deskPortError, isDesk } from './client-desk.ts';
 import { type Forward, replyOfDesk, serveForward } from './forward.ts';
 import { type Framing, fieldValues, formatFields } from './header-fields.ts';
 import { PinnedConnection } from './pinned-connection.ts';
-import { formatRefusal, successHeaders } from './replies.ts';
+import { formatReply, refusalReply, successHeaders } from './replies.ts';
 import {
   emptyLinesBytes,
   MAX_REQUEST_HEAD_BYTES,
@@ -33,6 +33,7 @@ const KEEP_ALIVE_MS = 60_000;
 const MAX_DISCARD_MS = 2_000;
 const MAX_AHEAD_BYTES = 64 * 1024;
 const NO_BYTES = Buffer.alloc(0);
+const LETTER_C = 0x43;
 /** The end of the request is unclear: everything that follows on the connection is discarded. */
 const UNCLEAR: Framing = { kind: 'until-close' };
 const BODY_RULES: BodyRules = {
@@ -49,19 +50,16 @@ interface CurrentRequest {
 }
 
 export function serveHttp(first: Buffer, connection: ClientConnection): void {
-  const request = parseConnectHead(first);
-  if (request === undefined) new HttpConnection(connection).start(first);
-  else serveConnect(request.head, first.subarray(request.bytes), connection, () => awaitNext(connection));
+  // A complete and valid CONNECT needs no HttpConnection.
+  const parsed = first[0] === LETTER_C ? parseRequestHead(first) : undefined;
+  if (parsed === undefined || parsed instanceof NoriaError || parsed.head.method !== 'CONNECT')
+    new HttpConnection(connection).start(first);
+  else serveConnect(parsed.head, first.subarray(parsed.bytes), connection);
 }
 
 /** Serves a tunnel to noria itself: plain HTTP requests with the options of the tunnel. */
 export function serveDesk(received: Buffer, connection: ClientConnection, routing: RoutingOptions): void {
   new HttpConnection(connection, routing).start(received);
-}
-
-function awaitNext(connection: ClientConnection): void {
-  connection.becomeIdle(KEEP_ALIVE_MS);
-  connection.readFirst((first) => serveHttp(first, connection));
 }
 
 class HttpConnection {
@@ -92,7 +90,7 @@ class HttpConnection {
       .on('end', this.#onEnd)
       .on('close', this.#onClose)
       .on('drain', this.#onDrain);
-    this.#connection.setProtocol('http');
+    this.#connection.protocol = 'http';
     this.#connection.becomeIdle();
     if (first.length > 0) this.#onData(first);
     else this.#adjustReading();
@@ -186,15 +184,12 @@ class HttpConnection {
     this.#clearDeadline();
     if (head.method === 'CONNECT' && this.#desk === undefined) {
       this.#release();
-      serveConnect(head, rest, connection, () => awaitNext(connection));
+      serveConnect(head, rest, connection);
       return;
     }
-    connection.setProtocol('http');
+    connection.protocol = 'http';
     connection.beginRequest();
-    const response = new ResponseWriter(head, connection, {
-      onComplete: () => this.#onAnswered(),
-      onWritten: this.#onDrain,
-    });
+    const response = new ResponseWriter(head, connection, () => this.#onAnswered(), this.#onDrain);
     const framing = head.framing instanceof NoriaError ? UNCLEAR : head.framing;
     const current: CurrentRequest = {
       response,
@@ -203,18 +198,16 @@ class HttpConnection {
     };
     this.#current = current;
     if (current.body.complete) this.#received = rest;
-    if (this.#desk !== undefined) {
+    if (this.#desk !== undefined)
       replyOfDesk({ ...head, path: deskPath(head.target) }, this.#desk, { connection, response });
-      if (!this.#over && !current.body.complete && rest.length > 0) this.#readBody(current.body, rest);
-      return;
-    }
-    current.forward = serveForward(head, {
-      connection,
-      response,
-      pin: this.#pin,
-      resumeBody: () => this.#adjustReading(),
-      detach: () => this.#detach(),
-    });
+    else
+      current.forward = serveForward(head, {
+        connection,
+        response,
+        pin: this.#pin,
+        resumeBody: () => this.#adjustReading(),
+        detach: () => this.#detach(),
+      });
     if (!this.#over && !current.body.complete && rest.length > 0) this.#readBody(current.body, rest);
   }
 
@@ -242,7 +235,7 @@ class HttpConnection {
       this.#close(false);
     } else if (response?.begun === true) {
       this.#connection.reportRefusal(error.code, error.message);
-      this.#connection.destroy();
+      this.#connection.socket.destroy();
     } else {
       this.#refuse(error);
     }
@@ -257,7 +250,7 @@ class HttpConnection {
       return;
     }
     // The rest of the body must be discarded, because the next request begins after it.
-    if (!body.complete) this.#setDeadline(MAX_DISCARD_MS, () => this.#connection.destroy());
+    if (!body.complete) this.#setDeadline(MAX_DISCARD_MS, () => this.#connection.socket.destroy());
     this.#advance();
   }
 
@@ -285,7 +278,7 @@ class HttpConnection {
   #refuse(error: NoriaError): void {
     this.#release();
     this.#connection.reportRefusal(error.code, error.message);
-    this.#connection.sendAndClose(formatRefusal(refusalOf(error), false));
+    this.#connection.sendAndClose(formatReply(refusalReply(refusalOf(error)), false));
   }
 
   #abort(): void {
@@ -342,36 +335,20 @@ class HttpConnection {
   }
 }
 
-const LETTER_C = 0x43;
-
-/** Only a complete and valid CONNECT; everything else takes the slower way. */
-export function parseConnectHead(chunk: Buffer): { head: RequestHead; bytes: number } | undefined {
-  if (chunk[0] !== LETTER_C) return undefined;
-  const parsed = parseRequestHead(chunk);
-  return parsed === undefined || parsed instanceof NoriaError || parsed.head.method !== 'CONNECT'
-    ? undefined
-    : parsed;
-}
-
-/** @param awaitNext - called after a 407 if another request may follow. */
-export function serveConnect(
-  head: RequestHead,
-  received: Buffer,
-  connection: ClientConnection,
-  awaitNext: () => void,
-): void {
+function serveConnect(head: RequestHead, received: Buffer, connection: ClientConnection): void {
   const { socket } = connection;
-  connection.setProtocol('connect');
+  connection.protocol = 'connect';
   connection.beginRequest();
   const refuse = (refusal: Refusal): void => {
     // After a refused CONNECT, further bytes may be meant for the target, so they must not be parsed as a request.
     const keepAlive =
       refusal.code === 'auth-required' && head.keepAlive && received.length === 0 && !connection.draining;
-    const reply = formatRefusal(refusal, keepAlive, head.fields, connection.record);
+    const reply = formatReply(refusalReply(refusal, head.fields, connection.record), keepAlive);
     if (!keepAlive) connection.sendAndClose(reply);
     else {
       socket.write(reply);
-      awaitNext();
+      connection.becomeIdle(KEEP_ALIVE_MS);
+      connection.readFirst((first) => serveHttp(first, connection));
     }
   };
 
@@ -386,13 +363,13 @@ export function serveConnect(
     serveDesk(received, connection, request.routing);
     return;
   }
-  openTunnel(connection, request, {
-    received,
-    accept: ({ lease, attempts }) => {
+  openTunnel(connection, request, received, (result) => {
+    if (!result.ok) refuse(result.failure);
+    else {
+      const { lease, attempts } = result.connection;
       const fields = formatFields(successHeaders(lease, attempts));
       socket.write(`HTTP/1.1 200 Connection established\r\n${fields}\r\n`, 'latin1');
-    },
-    refuse,
+    }
   });
 }
 

@@ -94,15 +94,13 @@ export function successHeaders(
   return headers;
 }
 
-export function formatRefusal(
-  refusal: Refusal,
+export function formatReply(
+  { status, reasonPhrase, headers, body }: HttpReply,
   keepAlive: boolean,
-  fields: readonly HeaderField[] = [],
-  record?: Pick<OpenRequest, 'attempts'>,
+  withBody = true,
 ): string {
-  const { status, reasonPhrase, headers, body } = refusalReply(refusal, fields, record);
-  const head = formatFields([...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']]);
-  return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${head}\r\n${body}`;
+  const fields = formatFields([...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']]);
+  return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${fields}\r\n${withBody ? body : ''}`;
 }
 
 function paragraph(refusal: Refusal, code: FaultCode, language: Language): string {

@@ -5,7 +5,6 @@
 import { NoriaError } from '../../core/faults.ts';
 import { badRequest } from '../refusal.ts';
 import {
-  checkHttpVersion,
   connectionOptions,
   type Framing,
   fieldValues,
@@ -63,7 +62,11 @@ function parseHead(text: string): RequestHead | undefined {
   const fields = parseFieldLines(text, line[0].length, 'request');
   if (fields === undefined) return undefined;
   const minorVersion = Number(line[4]);
-  const framing = checkHttpVersion(Number(line[3])) ?? requestFraming(fields, minorVersion);
+  // node:http would also accept HTTP/2.0, and a line without version as HTTP/0.9.
+  const framing =
+    line[3] === '1'
+      ? requestFraming(fields, minorVersion)
+      : badRequest('the request line does not end in HTTP/1.1 or HTTP/1.0');
   const options = connectionOptions(fields);
   const persistent = !options.includes('close') && (minorVersion > 0 || options.includes('keep-alive'));
   return {

@@ -36,31 +36,27 @@ export class ResponseReader {
   readonly #method: string;
   #body: BodyReader | undefined;
   #completed = false;
-  #bytes: Buffer = NO_BYTES;
+  /** After a 101, bytes of the new protocol; after any other response, a protocol error of the member. */
+  rest: Buffer = NO_BYTES;
   #interimCount = 0;
 
   constructor(method: string) {
     this.#method = method;
   }
 
-  /** After a 101 they belong to the new protocol; otherwise they are a protocol error of the member. */
-  get rest(): Buffer {
-    return this.#bytes;
-  }
-
   /** The chunk is not copied; `next` may modify it. */
   push(chunk: Buffer): void {
-    this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
+    this.rest = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk]);
   }
 
   /** @throws `member-protocol` if the bytes are not a valid and unambiguous HTTP response. */
   next(): ResponsePart | undefined {
     if (this.#completed) return undefined;
     const body = this.#body;
-    if (body === undefined) return this.#bytes.length === 0 ? undefined : this.#readHead();
-    if (!body.complete && this.#bytes.length > 0) {
-      const chunk = body.decode(this.#bytes);
-      this.#bytes = body.rest;
+    if (body === undefined) return this.rest.length === 0 ? undefined : this.#readHead();
+    if (!body.complete && this.rest.length > 0) {
+      const chunk = body.decode(this.rest);
+      this.rest = body.rest;
       if (chunk.length > 0) return { kind: 'data', chunk };
     }
     return body.complete ? this.#complete(body) : undefined;
@@ -76,7 +72,7 @@ export class ResponseReader {
     const text = this.#takeHead();
     if (text === undefined) {
       // Throws as soon as the bytes cannot become a status line.
-      if (!'HTTP/1.'.startsWith(this.#bytes.toString('latin1', 0, 7)))
+      if (!'HTTP/1.'.startsWith(this.rest.toString('latin1', 0, 7)))
         throw invalid('the response is not HTTP/1');
       return undefined;
     }
@@ -101,13 +97,13 @@ export class ResponseReader {
 
   /** Takes the lines up to the empty line, each with its CR LF; undefined while they are incomplete. */
   #takeHead(): string | undefined {
-    const bytes = this.#bytes;
+    const bytes = this.rest;
     const end = bytes.indexOf('\r\n\r\n', 0, 'latin1');
     if ((end < 0 ? bytes.length : end) > MAX_BLOCK_BYTES) {
       throw invalid(`the head is longer than ${MAX_BLOCK_BYTES} bytes`);
     }
     if (end < 0) return undefined;
-    this.#bytes = bytes.length === end + 4 ? NO_BYTES : bytes.subarray(end + 4);
+    this.rest = bytes.length === end + 4 ? NO_BYTES : bytes.subarray(end + 4);
     return bytes.toString('latin1', 0, end + 2);
   }
 }

@@ -12,7 +12,7 @@ import {
   type HeaderField,
 } from './header-fields.ts';
 import { PartLimit } from './part-limit.ts';
-import type { HttpReply } from './replies.ts';
+import { formatReply, type HttpReply } from './replies.ts';
 import { expectsContinue, type RequestHead } from './request-head.ts';
 import type { ResponseHead } from './response-reader.ts';
 
@@ -21,15 +21,11 @@ const NO_CONTENT = 204;
 /** Up to so many bytes, copying the data behind the head costs less than a second write. */
 const MAX_JOINED_BYTES = 4 * 1024;
 
-interface ResponseCallbacks {
-  onComplete(): void;
-  readonly onWritten: () => void;
-}
-
 export class ResponseWriter {
   readonly #request: RequestHead;
   readonly #connection: ClientConnection;
-  readonly #callbacks: ResponseCallbacks;
+  readonly #onComplete: () => void;
+  readonly #onWritten: () => void;
   #partLimit: PartLimit | undefined;
   #head: string | undefined;
   #held: Buffer | undefined;
@@ -40,18 +36,20 @@ export class ResponseWriter {
   completed = false;
   #continueSent = false;
   keepAlive: boolean;
-  #closesAfter = false;
+  /** Announced with Connection: close. Set it before `start`. */
+  closesAfter = false;
 
-  constructor(request: RequestHead, connection: ClientConnection, callbacks: ResponseCallbacks) {
+  constructor(
+    request: RequestHead,
+    connection: ClientConnection,
+    onComplete: () => void,
+    onWritten: () => void,
+  ) {
     this.#request = request;
     this.#connection = connection;
-    this.#callbacks = callbacks;
+    this.#onComplete = onComplete;
+    this.#onWritten = onWritten;
     this.keepAlive = request.keepAlive;
-  }
-
-  /** Announced with Connection: close. Call it before `start`. */
-  closeAfter(): void {
-    this.#closesAfter = true;
   }
 
   /** HTTP/1.0 clients do not understand interim responses (RFC 9110 §15.2). */
@@ -92,7 +90,7 @@ export class ResponseWriter {
   flush(): boolean {
     const { socket } = this.#connection;
     this.#writePending();
-    this.#partLimit ??= new PartLimit(socket, this.#callbacks.onWritten);
+    this.#partLimit ??= new PartLimit(socket, this.#onWritten);
     return this.#partLimit.mayWrite();
   }
 
@@ -115,14 +113,13 @@ export class ResponseWriter {
     else socket.destroy();
   }
 
-  reply({ status, reasonPhrase, headers, body }: HttpReply): void {
+  reply(reply: HttpReply): void {
     this.#head = undefined;
     this.#held = undefined;
     this.keepAlive = this.#mayKeepAlive();
-    const fields = formatFields([...headers, ['Connection', this.keepAlive ? 'keep-alive' : 'close']]);
-    const content = this.#request.method === 'HEAD' ? '' : body;
     this.begun = true;
-    this.#connection.socket.write(`HTTP/1.1 ${status} ${reasonPhrase}\r\n${fields}\r\n${content}`);
+    const withBody = this.#request.method !== 'HEAD';
+    this.#connection.socket.write(formatReply(reply, this.keepAlive, withBody));
     this.#complete();
   }
 
@@ -134,7 +131,7 @@ export class ResponseWriter {
     const { draining, refusalError } = this.#connection;
     const bodyUnclear = expectsContinue(this.#request) && !this.#continueSent;
     return (
-      this.#request.keepAlive && !this.#closesAfter && !draining && refusalError === undefined && !bodyUnclear
+      this.#request.keepAlive && !this.closesAfter && !draining && refusalError === undefined && !bodyUnclear
     );
   }
 
@@ -165,7 +162,7 @@ export class ResponseWriter {
 
   #complete(): void {
     this.completed = true;
-    this.#callbacks.onComplete();
+    this.#onComplete();
   }
 }
 

@@ -5,7 +5,7 @@ import type { ClientConnection } from '../client-connection.ts';
 import { deskPortError, isDesk } from '../http/client-desk.ts';
 import { serveDesk } from '../http/http-connection.ts';
 import { refusalOf, socks5ReplyCode } from '../refusal.ts';
-import { openTunnel, type TunnelClient } from '../tunnel.ts';
+import { openTunnel } from '../tunnel.ts';
 import {
   AUTH_METHOD,
   authStatus,
@@ -50,7 +50,7 @@ class SocksHandshake {
   }
 
   start(first: Buffer): void {
-    this.#connection.setProtocol(this.#version === 5 ? 'socks5' : 'socks4');
+    this.#connection.protocol = this.#version === 5 ? 'socks5' : 'socks4';
     this.#socket.on('error', this.#onError).on('data', this.#onData).on('end', this.#onEnd);
     this.#onData(first);
     this.#socket.resume();
@@ -162,36 +162,35 @@ class SocksHandshake {
     if (routing instanceof NoriaError) return routing;
     this.#endHandshake();
     this.#connection.beginRequest();
+    const { rest } = this.#reader;
     if (toDesk) {
-      this.#tunnelClient().accept();
-      serveDesk(this.#reader.rest(), this.#connection, routing);
+      this.#accept();
+      serveDesk(rest, this.#connection, routing);
       return undefined;
     }
     const { record } = this.#connection;
-    openTunnel(this.#connection, { target, routing, use: 'tunnel', record }, this.#tunnelClient());
+    openTunnel(this.#connection, { target, routing, use: 'tunnel', record }, rest, (result) => {
+      if (result.ok) this.#accept();
+      else this.#sendLast(requestReply(this.#version, socks5ReplyCode(result.failure)));
+    });
     return undefined;
   }
 
-  #tunnelClient(): TunnelClient & { accept(): void } {
-    return {
-      received: this.#reader.rest(),
-      accept: () => {
-        this.#socket.off('error', this.#onError);
-        this.#socket.write(requestReply(this.#version, SOCKS5_REPLY.succeeded));
-      },
-      refuse: (failure) => {
-        this.#socket.off('error', this.#onError);
-        this.#connection.sendAndClose(requestReply(this.#version, socks5ReplyCode(failure)));
-      },
-    };
+  #accept(): void {
+    this.#socket.off('error', this.#onError);
+    this.#socket.write(requestReply(this.#version, SOCKS5_REPLY.succeeded));
+  }
+
+  #sendLast(reply: Buffer): void {
+    this.#socket.off('error', this.#onError);
+    this.#connection.sendAndClose(reply);
   }
 
   #refuse(error: NoriaError, replyCode = socks5ReplyCode(refusalOf(error))): void {
     const reply = this.#refusalReply(error, replyCode);
     this.#endHandshake();
-    this.#socket.off('error', this.#onError);
     this.#connection.reportRefusal(error.code, error.message);
-    this.#connection.sendAndClose(reply);
+    this.#sendLast(reply);
   }
 
   #refusalReply(error: NoriaError, replyCode: number): Buffer {
@@ -208,11 +207,11 @@ class SocksHandshake {
 
   /** 'error' comes before 'close', so this sets the outcome before `connection.closed` is emitted. */
   readonly #onError = (): void => {
-    this.#connection.setOutcome('client-gone');
+    this.#connection.outcome = 'client-gone';
   };
 
   readonly #onEnd = (): void => {
-    this.#connection.setOutcome('client-gone');
+    this.#connection.outcome = 'client-gone';
     this.#socket.destroy();
   };
 }

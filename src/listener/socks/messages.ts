@@ -31,8 +31,6 @@ export interface SocksFault {
   readonly detail: string;
 }
 
-export type ExpectedMessage = 'greeting' | 'credentials' | 'request';
-
 const VERSION_5 = 0x05;
 const VERSION_4 = 0x04;
 const AUTH_VERSION = 0x01;
@@ -53,11 +51,17 @@ interface Parsed {
 /** A fault comes as soon as the bytes show one, so a message cannot become longer than its grammar allows. */
 type Parser = (bytes: Buffer) => Parsed | SocksFault | undefined;
 
+const SOCKS5_PARSERS: { readonly [Kind in SocksMessage['kind']]: Parser } = {
+  greeting: parseGreeting,
+  credentials: parseCredentials,
+  request: parseSocks5Request,
+};
 const NO_BYTES: Buffer = Buffer.alloc(0);
 
 export class SocksReader {
   readonly #version: SocksVersion;
-  #bytes = NO_BYTES;
+  /** The bytes after the last message. */
+  rest = NO_BYTES;
 
   constructor(version: SocksVersion) {
     this.#version = version;
@@ -65,32 +69,16 @@ export class SocksReader {
 
   /** Adds received bytes. They are not copied, so they must not change afterwards. */
   push(bytes: Buffer): void {
-    this.#bytes = this.#bytes.length === 0 ? bytes : Buffer.concat([this.#bytes, bytes]);
+    this.rest = this.rest.length === 0 ? bytes : Buffer.concat([this.rest, bytes]);
   }
 
   /** While it returns undefined, the next call must expect the same message. */
-  next(expected: ExpectedMessage): SocksMessage | SocksFault | undefined {
-    const bytes = this.#bytes;
-    const parsed = this.#parserFor(expected)(bytes);
+  next(expected: SocksMessage['kind']): SocksMessage | SocksFault | undefined {
+    const bytes = this.rest;
+    const parsed = (this.#version === 4 ? parseSocks4Request : SOCKS5_PARSERS[expected])(bytes);
     if (parsed === undefined || 'kind' in parsed) return parsed;
-    this.#bytes = parsed.endBytes === bytes.length ? NO_BYTES : bytes.subarray(parsed.endBytes);
+    this.rest = parsed.endBytes === bytes.length ? NO_BYTES : bytes.subarray(parsed.endBytes);
     return parsed.message;
-  }
-
-  rest(): Buffer {
-    return this.#bytes;
-  }
-
-  #parserFor(expected: ExpectedMessage): Parser {
-    if (this.#version === 4) return parseSocks4Request;
-    switch (expected) {
-      case 'greeting':
-        return parseGreeting;
-      case 'credentials':
-        return parseCredentials;
-      case 'request':
-        return parseSocks5Request;
-    }
   }
 }
 

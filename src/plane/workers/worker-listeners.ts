@@ -325,12 +325,9 @@ async function findBindError(
 }
 
 async function bindBriefly(address: ListenAddress, allowNonLoopback: boolean): Promise<void> {
-  const servers = await bind(address, {
-    allowNonLoopback,
-    onListening: (server) => {
-      server.on('connection', (socket) => socket.destroy()); // no worker can serve a client during this check
-      server.on('error', () => {}); // ignored: this function closes the server next
-    },
+  const servers = await bind(address, allowNonLoopback, (server) => {
+    server.on('connection', (socket) => socket.destroy()); // no worker can serve a client during this check
+    server.on('error', () => {}); // ignored: this function closes the server next
   });
   await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
 }

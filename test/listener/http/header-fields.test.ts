@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { connectionOptions, parseFieldLines } from '../../../src/listener/http/header-fields.ts';
-import { parseConnectHead } from '../../../src/listener/http/http-connection.ts';
+import { parseRequestHead } from '../../../src/listener/http/request-head.ts';
 import { ResponseReader } from '../../../src/listener/http/response-reader.ts';
 import { runOrTerminate } from '../../support/terminate.ts';
 
@@ -63,7 +63,7 @@ const HEADS = 2_000;
 test('field lines: a CONNECT head of white space is parsed in linear time', () => {
   const head = Buffer.from(`CONNECT a.example:443 HTTP/1.1\r\nA:${spaces(16_000)}\x01\r\n\r\n`, 'latin1');
   runOrTerminate(() => {
-    for (let n = 0; n < HEADS; n += 1) parseConnectHead(head);
+    for (let n = 0; n < HEADS; n += 1) parseRequestHead(head);
   });
 });
 

@@ -95,7 +95,7 @@ export class Stage {
       this.#own(socket);
       this.accepted.push(socket);
       const connection = new ClientConnection(socket, socket.localPort ?? 0, connectionOptions);
-      if (options.refusal !== undefined) connection.refuseAll(options.refusal);
+      if (options.refusal !== undefined) connection.refusalError = options.refusal;
       socket.once('data', (first: Buffer) => serveSocks(first, first[0] === 4 ? 4 : 5, connection));
       socket.resume();
     });
