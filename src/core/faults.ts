@@ -333,10 +333,6 @@ export class NoriaError extends Error {
     this.code = code;
     this.context = options.context ?? {};
   }
-
-  get fault(): Fault {
-    return FAULTS[this.code];
-  }
 }
 
 /** Whether an error has the code. Use it instead of comparing the message or the class of an error. */

@@ -6,7 +6,7 @@ import type { Clock } from './clock.ts';
 import type { FaultCode } from './faults.ts';
 import { systemRandom } from './random.ts';
 
-export interface AttemptRecord {
+interface AttemptRecord {
   readonly member: string;
   readonly source: string;
   readonly exit: string | null;

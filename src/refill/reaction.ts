@@ -96,7 +96,7 @@ export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): Dra
 export function outcomeOfError(error: unknown): DrawOutcome {
   if (!(error instanceof NoriaError)) throw error;
   return {
-    code: error.fault.side === 'service' ? TRANSPORT : error.code,
+    code: FAULTS[error.code].side === 'service' ? TRANSPORT : error.code,
     ...wordsOf(error),
     verdict: verdictOn(error.code),
     ...(error.code === 'service-blocked' ? { retryWorsens: true } : {}),

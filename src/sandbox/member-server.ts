@@ -112,7 +112,7 @@ const STATUS_NOT_ALLOWED = 405;
 type ProxyExit = Pick<RunningMember, 'exit' | 'behaviour'>;
 
 /** Chooses the exit of a request by its credentials; undefined refuses them. */
-export type ExitFor = (username: string, password: string) => ProxyExit | undefined;
+type ExitFor = (username: string, password: string) => ProxyExit | undefined;
 
 export class HttpProxy {
   readonly #exits: Pick<Exits, 'dial'>;

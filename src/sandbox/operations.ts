@@ -91,7 +91,7 @@ export interface RateLimit {
   readonly withinMs: number;
 }
 
-export interface Parameter {
+interface Parameter {
   readonly name: string;
   readonly required: boolean;
   readonly isValid: (value: string) => boolean;

@@ -22,7 +22,7 @@ export type RefusalCause =
   | 'ttl'
   | 'command';
 
-export interface ProxyRequest {
+interface ProxyRequest {
   readonly host: string;
   readonly port: number;
   readonly accepted: Buffer;

@@ -59,8 +59,6 @@ export interface SandboxInstance {
   readonly condition: Readonly<Condition>;
 }
 
-type SandboxMember = ReturnType<typeof describeMember>;
-
 /** Answers a request to `/_control/` followed by `path`. */
 type Control = (sandbox: Sandbox, path: string, response: ServerResponse) => Promise<void>;
 
@@ -186,7 +184,7 @@ export class Sandbox {
     return this.link(name);
   }
 
-  members(instance?: string): readonly SandboxMember[] {
+  members(instance?: string): readonly ReturnType<typeof describeMember>[] {
     return this.#living()
       .filter((member) => instance === undefined || member.instance === instance)
       .map(describeMember);

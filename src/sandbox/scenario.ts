@@ -97,8 +97,6 @@ const memberRuleSchema = z.strictObject({
   behaviour: behaviourSchema,
 });
 
-type MemberRule = Readonly<z.infer<typeof memberRuleSchema>>;
-
 const scenarioSchema = z.strictObject({
   rules: z.array(ruleSchema).readonly().optional(),
   members: z.array(memberRuleSchema).readonly().optional(),
@@ -126,7 +124,7 @@ export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string):
 }
 
 export function behaviourFrom(
-  rules: readonly MemberRule[],
+  rules: NonNullable<Scenario['members']>,
   { product, n, random }: { readonly product: SandboxProduct; readonly n: number; readonly random: Random },
 ): Behaviour | undefined {
   const matching = rules.find((rule) => {

@@ -63,10 +63,10 @@ test('faults: summary and advice are sentences', () => {
   }
 });
 
-test('faults: an error has a code, its fault, a cause and a context', () => {
+test('faults: an error has a code, a cause and a context', () => {
   const cause = new Error('below');
   const error = new NoriaError('deadline', 'too late', { cause, context: { ms: 3 } });
-  expect(error.fault).toBe(FAULTS.deadline);
+  expect(error.code).toBe('deadline');
   expect(error.cause).toBe(cause);
   expect(error.context).toEqual({ ms: 3 });
   expect(new NoriaError('deadline', 'too late')).not.toHaveProperty('cause');

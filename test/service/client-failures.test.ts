@@ -1,6 +1,7 @@
 import type { LookupFunction } from 'node:net';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
+import { FAULTS } from '../../src/core/faults.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { drawFrom, faultOf, KEY, openClient } from './calls.ts';
@@ -204,7 +205,8 @@ test.each([404, 405, 410, 501])(
     expect(fault.message).toBe(
       `${service.host} does not have this operation (status ${status}); check service.baseUrl, or the source's own baseUrl, host or url: <html>not found</html>`,
     );
-    expect(`${fault.fault.summary} ${fault.fault.advice}`).not.toMatch(/firewall/);
+    const { summary, advice } = FAULTS[fault.code];
+    expect(`${summary} ${advice}`).not.toMatch(/firewall/);
   },
 );
 

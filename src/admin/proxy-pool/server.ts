@@ -10,7 +10,7 @@ import { getConnInfo } from '@hono/node-server/conninfo';
 import { type Context, Hono } from 'hono';
 import type { Clock } from '../../core/clock.ts';
 import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
-import { NoriaError } from '../../core/faults.ts';
+import { FAULTS, NoriaError } from '../../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../../core/host-port.ts';
 import { type BoundAddress, localHostOf } from '../../core/listen-address.ts';
 import { isLoopbackAddress } from '../../core/networks.ts';
@@ -197,12 +197,13 @@ function portOf(proxy: string | undefined, host: string): number | undefined {
   return isOurs ? address.port : undefined;
 }
 
-function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
+function refuse(context: Context, { code, context: facts }: NoriaError): Response {
   const { retryAfterMs } = facts;
+  const { summary, advice } = FAULTS[code];
   if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
   if (typeof retryAfterMs === 'number') context.header('Retry-After', String(Math.ceil(retryAfterMs / 1000)));
   const status = code === 'auth-required' ? 401 : code === 'too-many-requests' ? 429 : 403;
-  return context.json({ error: { code, message: `${fault.summary} ${fault.advice}` } }, status);
+  return context.json({ error: { code, message: `${summary} ${advice}` } }, status);
 }
 
 /**
