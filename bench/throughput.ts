@@ -165,5 +165,5 @@ async function measureForeign(bench: Bench, pair: Pair): Promise<void> {
 }
 
 function rounds({ quick }: Bench): number {
-  return quick ? 5 : 15;
+  return quick ? 3 : 15;
 }
