@@ -674,6 +674,7 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ['{n} got no answer from the front proxy', '{n} 个没有得到前置代理的答复'],
   ['{n} cannot address this target', '{n} 个无法表示该目标的地址'],
   ['{n} could not reach the target', '{n} 个无法到达目标'],
+  ['{sourceName}: {reason}', '{sourceName}：{reason}'],
   ['{n} failed', '{n} 个失败'],
   ['{n} min', '{n} 分钟'],
   ['{n} h', '{n} 小时'],
@@ -706,8 +707,10 @@ interface Template {
   readonly chinese: string;
 }
 
-/** The values `{n}` and `{code}` are numbers. */
+/** The values `{n}` and `{code}` are numbers, `{front}` and `{server}` have one clause, and `{sourceName}` one word. Every text fits the others. */
 const NUMBER = /^[\d.,]+$/;
+const CLAUSE_END = /[:;,] /;
+const SOURCE_NAME = /^[\w.]+$/;
 
 /** What separates two clauses, in English and in Chinese, and what ends the second one. */
 const CLAUSES = [
@@ -726,8 +729,9 @@ function load(): Map<string, string> {
     return [[FAULTS[code].summary, summary] as const, [FAULTS[code].advice, advice] as const];
   });
   const all = [...faults, ...SENTENCES];
-  // a template that begins with a value fits many texts, so the others come first
-  const startsWithValue = ([english]: readonly [string, string]) => Number(english.startsWith('{'));
+  // a template that begins with a value fits many texts, and fewer if it is a number, so the others come first
+  const startsWithValue = ([english]: readonly [string, string]) =>
+    Number(english.startsWith('{')) + Number(/^\{(?!n\}|code\})/.test(english));
   templates = all
     .filter(([english]) => english.includes('{'))
     .toSorted((one, other) => startsWithValue(one) - startsWithValue(other))
@@ -824,6 +828,8 @@ function valuesIn(
     if (to <= from) return undefined;
     const value = stem.slice(from, to);
     if ((name === 'n' || name === 'code') && !NUMBER.test(value)) return undefined;
+    if ((name === 'front' || name === 'server') && CLAUSE_END.test(value)) return undefined;
+    if (name === 'sourceName' && !SOURCE_NAME.test(value)) return undefined;
     values[name] = value;
     from = to + literal.length;
   }

@@ -78,6 +78,14 @@ test.each([
     '3 members tried in 20 ms: 2 could not be reached, 1 closed the connection.',
     '在 20 毫秒内试了 3 个成员：2 个无法连接，1 个关闭了连接。',
   ],
+  [
+    '2 members tried in 17 ms: 1 could not reach the target, 1 could not be reached',
+    '在 17 毫秒内试了 2 个成员：1 个无法到达目标，1 个无法连接',
+  ],
+  [
+    'serving: 1 member is usable; city: 12001: The key is wrong; cheap: the daily budget of 1 distinct IP is used up',
+    '工作正常：1 个成员可用；city：12001：密钥错误；cheap：每日预算 1 个去重 IP 已用完',
+  ],
   ['the list has 3 members; line 4 is not a proxy', '列表有 3 个成员；line 4 is not a proxy'],
   ['Nobody wrote this (or did somebody?), then went', 'Nobody wrote this (or did somebody?), then went'],
   ['Nobody wrote this. The key is wrong.', 'Nobody wrote this.密钥错误。'],
