@@ -88,16 +88,17 @@ export async function exchange(kind: ClientKind, options: ClientOptions): Promis
   const tap = new Tap(kind === 'socks4a-echo' ? options.openPort : options.port);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<Outcome>((resolve) => {
-    const give = (up: Outcome, afterMs: number) => {
-      const dueAt = performance.now() + afterMs;
+    const giveUpAt = (dueAt: number) => {
       timer = setTimeout(() => {
+        const limitAt = tap.answeredAt + options.limitMs;
         // The machine delays noria as long as it delays this timer.
         const ownDelayMs = performance.now() - dueAt;
-        if (ownDelayMs > TIMER_SLACK_MS) give(up, ownDelayMs);
-        else resolve(up);
-      }, afterMs);
+        if (limitAt > dueAt) giveUpAt(limitAt);
+        else if (ownDelayMs > TIMER_SLACK_MS) giveUpAt(performance.now() + ownDelayMs);
+        else resolve({ kind: 'late', detail: `nothing after ${options.limitMs} ms` });
+      }, dueAt - performance.now());
     };
-    give({ kind: 'late', detail: `nothing after ${options.limitMs} ms` }, options.limitMs);
+    giveUpAt(tap.answeredAt + options.limitMs);
   });
   try {
     return await Promise.race([EXCHANGES[kind](tap, options), late]);
@@ -126,6 +127,8 @@ class Expired extends Error {}
 class Tap {
   readonly socket: Socket;
   connected = false;
+  /** When it was opened, or the last head arrived: noria's deadline is that of a request, not of a connection. */
+  answeredAt = performance.now();
   #chunks: Buffer[] = [];
   #ended = false;
   #wake: (() => void) | undefined;
@@ -165,6 +168,7 @@ class Tap {
       const end = all.indexOf('\r\n\r\n');
       if (end >= 0) {
         this.#chunks = [all.subarray(end + 4)];
+        this.answeredAt = performance.now();
         return all.subarray(0, end + 4).toString('latin1');
       }
       await this.#more('inside a head');

@@ -141,8 +141,9 @@ export async function openStage({ seed, norias, workers }: StageOptions): Promis
       sandbox,
       subjects: on.map(({ subject }) => subject),
       random,
-      configure: (changes) => {
+      configure: async (changes) => {
         for (const write of configs) write(changes);
+        await Promise.all(on.map(({ subject }) => subject.reload()));
       },
     },
     close: () => owner.close(),

@@ -38,6 +38,7 @@ export class Subject {
   readonly file: string;
   readonly #options: SubjectOptions;
   #child: ChildProcess | undefined;
+  #started: Promise<void> | undefined;
   #output = '';
   /** The exits of the process that no fault caused. */
   readonly crashes: string[] = [];
@@ -70,7 +71,12 @@ export class Subject {
   }
 
   /** Starts the noria and waits until its admin API answers. @param nodeOptions - further options of Node. */
-  async start(nodeOptions: readonly string[] = []): Promise<void> {
+  start(nodeOptions: readonly string[] = []): Promise<void> {
+    this.#started = this.#start(nodeOptions);
+    return this.#started;
+  }
+
+  async #start(nodeOptions: readonly string[]): Promise<void> {
     const entry = join(process.cwd(), 'src/main.ts');
     const child = spawn(
       process.execPath,
@@ -102,8 +108,10 @@ export class Subject {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  signal(signal: NodeJS.Signals): void {
-    this.#child?.kill(signal);
+  /** Makes it read its configuration again. One that starts reads what was written before, or is told when it answers. */
+  async reload(): Promise<void> {
+    await this.#started;
+    if (this.isRunning) this.#child?.kill('SIGHUP');
   }
 
   /** Kills the process. What it holds until then counts for the judgement. */

@@ -9,10 +9,10 @@ export interface FaultStage {
   readonly subjects: readonly Subject[];
   readonly random: Random;
   /**
-   * Writes the configuration of every subject with these changes. With an empty object, it restores the original
-   * configuration.
+   * Writes the configuration of every subject with these changes, and makes it read that. With an empty object, it restores the
+   * original configuration.
    */
-  configure(changes: ConfigChanges): void;
+  configure(changes: ConfigChanges): Promise<void>;
 }
 
 /** Changes of the configuration. Each text replaces a part of it. */

@@ -8,9 +8,8 @@ const STOPPED_MS = 2_000;
 const reload: Fault = {
   name: 'reload',
   promise: 'served',
-  begin: async ({ configure, subjects }) => {
-    configure({ appended: '# changed' });
-    for (const subject of subjects) subject.signal('SIGHUP');
+  begin: async ({ configure }) => {
+    await configure({ appended: '# changed' });
     return () => configure({});
   },
 };
@@ -18,26 +17,18 @@ const reload: Fault = {
 const brokenReload: Fault = {
   name: 'reload of a broken file',
   promise: 'served',
-  begin: async ({ configure, subjects }) => {
-    configure({ appended: 'sources: { this is not: [valid' });
-    for (const subject of subjects) subject.signal('SIGHUP');
-    return () => {
-      configure({});
-      for (const subject of subjects) subject.signal('SIGHUP');
-    };
+  begin: async ({ configure }) => {
+    await configure({ appended: 'sources: { this is not: [valid' });
+    return () => configure({});
   },
 };
 
 const changedListeners: Fault = {
   name: 'listeners change',
   promise: 'served',
-  begin: async ({ configure, subjects }) => {
-    configure({ moreListeners: '  - address: "127.0.0.1:0"' });
-    for (const subject of subjects) subject.signal('SIGHUP');
-    return () => {
-      configure({});
-      for (const subject of subjects) subject.signal('SIGHUP');
-    };
+  begin: async ({ configure }) => {
+    await configure({ moreListeners: '  - address: "127.0.0.1:0"' });
+    return () => configure({});
   },
 };
 

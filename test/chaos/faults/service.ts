@@ -23,13 +23,9 @@ function answering(name: string, answer: RuleAnswer, of: 'all' | 'first' = 'all'
 const unknownName: Fault = {
   name: 'service name does not resolve',
   promise: 'served',
-  begin: async ({ configure, subjects }) => {
-    configure({ serviceUrl: 'http://service.invalid' });
-    for (const subject of subjects) subject.signal('SIGHUP');
-    return () => {
-      configure({});
-      for (const subject of subjects) subject.signal('SIGHUP');
-    };
+  begin: async ({ configure }) => {
+    await configure({ serviceUrl: 'http://service.invalid' });
+    return () => configure({});
   },
 };
 
