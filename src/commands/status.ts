@@ -255,8 +255,8 @@ function explain({ reason, advice, message, code }: SourceStatus, format: Status
     ...(advice === null ? [] : wrap(translate(advice, language))),
     ...(advice === null || message === null
       ? []
-      : wrap(`${isOfService(code) ? 'The service says' : 'Details'}: ${message}`).map((line) =>
-          paint('dim', line),
+      : wrap(`${translate(isOfService(code) ? 'The service says: ' : 'Details: ', language)}${message}`).map(
+          (line) => paint('dim', line),
         )),
   ];
 }

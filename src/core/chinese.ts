@@ -493,6 +493,8 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ['noria tries again now', 'noria 正在重试'],
   ['noria tries again in {time}', 'noria 将在 {time}后重试'],
   ['What to do: {advice}', '怎么办：{advice}'],
+  ['The service says: ', '服务返回：'],
+  ['Details: ', '详情：'],
   ['serving: {reason}', '工作正常：{reason}'],
   ['starting: {reason}', '正在启动：{reason}'],
   ['idle: {reason}', '空闲：{reason}'],

@@ -2,7 +2,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
 import { formatMembers, formatStatus } from '../../src/commands/status.ts';
 import { displayWidth } from '../../src/commands/table.ts';
-import { CHINESE_FAULTS } from '../../src/core/chinese.ts';
+import { CHINESE_FAULTS, type Language } from '../../src/core/chinese.ts';
 import { FAULTS } from '../../src/core/faults.ts';
 import { MEMBER, SOURCE, STATUS } from '../admin/fake-backend.ts';
 
@@ -119,13 +119,16 @@ test('members: 80 columns have room for the location, and a pipe for all columns
 });
 
 test('status: says who wrote the message of the last call', () => {
-  const messageOf = (code: string) =>
-    formatStatus({ ...STATUS, sources: [{ ...HALTED, code, message: 'no way' }] }, [], PLAIN).find((line) =>
-      line.endsWith('no way'),
-    );
+  const messageOf = (code: string, language: Language = 'en') =>
+    formatStatus({ ...STATUS, sources: [{ ...HALTED, code, message: 'no way' }] }, [], {
+      ...PLAIN,
+      language,
+    }).find((line) => line.endsWith('no way'));
   expect(messageOf('12001')).toBe('  The service says: no way');
   for (const code of ['transport', 'fleet-store-lost', 'fleet-store-unusable'])
     expect(messageOf(code), code).toBe('  Details: no way');
+  expect(messageOf('12001', 'zh-CN')).toBe('  服务返回：no way');
+  expect(messageOf('transport', 'zh-CN')).toBe('  详情：no way');
 });
 
 test('status: names the noria that drew a member, in a fleet', () => {
