@@ -23,7 +23,6 @@ import type { Relay } from './relay.ts';
 import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
 import { limited, type UserLimits } from './user-limits.ts';
 
-/** What all connections of a listener share. Durations are in ms. */
 export interface ConnectionOptions extends RoutingSettings {
   /** Of the users, over all listeners of this process. */
   readonly limits?: UserLimits;
@@ -61,7 +60,6 @@ const RECORD_PROTOCOLS: { readonly [Protocol in ClientProtocol]: RequestProtocol
 
 export class ClientConnection implements Listed {
   listIndex = -1;
-  /** Called once, when the accepted socket has closed. */
   onClosed: ((connection: ClientConnection) => void) | undefined;
   dialing: Dialing | undefined;
   /** The record of the current request; undefined while nothing reads records. */
@@ -92,7 +90,6 @@ export class ClientConnection implements Listed {
   #admitted: string | undefined;
   draining = false;
 
-  /** @param secureContext - if given, the client speaks TLS. */
   constructor(
     accepted: Socket,
     localPort: number,
@@ -204,7 +201,6 @@ export class ClientConnection implements Listed {
     return routing;
   }
 
-  /** Applies the limits of the user to a request with these options. */
   #limit(user: string, routing: RoutingOptions | NoriaError): RoutingOptions | NoriaError {
     const { limits } = this.options;
     if (user === '' || limits === undefined || routing instanceof NoriaError) return routing;

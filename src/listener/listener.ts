@@ -15,7 +15,7 @@ import { ClientConnection, type ConnectionOptions } from './client-connection.ts
 import { serveHttp } from './http/http-connection.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
 import { refusalError } from './refusal.ts';
-import { serveSocks } from './socks/handshake.ts';
+import { serveSocks } from './socks.ts';
 
 /** In PEM format, the certificate with its chain. */
 interface TlsMaterial {
@@ -35,7 +35,6 @@ export interface ListenerOptions extends ConnectionOptions {
   readonly allowNonLoopback: boolean;
 }
 
-/** A limit that several processes share. */
 export interface ConnectionLimit {
   /** The promise never rejects. Call `release` when an allowed connection closes. */
   acquire(): boolean | Promise<boolean>;
@@ -79,13 +78,10 @@ export class Listener {
   #listenAddresses: readonly ListenAddress[];
   addresses: readonly BoundAddress[] = [];
   readonly #connections = new LiveList<ClientConnection>();
-  /** Connections for which `sharedLimit` has not answered. */
   readonly #waiting = new Set<Socket>();
   /** Unanswered calls of `acquire`, including those for clients that have disconnected. */
   #pendingCount = 0;
-  /** The networks of the balancers, whose connections begin with a header of the PROXY protocol. */
   readonly #balancers: Networks | undefined;
-  /** The connections whose header has not arrived. */
   readonly #unread = new Set<Socket>();
   readonly #onEmpty: (() => void)[] = [];
   readonly #refused = new Set<ClientConnection>();

@@ -6,7 +6,6 @@ import type { Socket } from 'node:net';
 import { isIP } from 'node:net';
 
 export interface ProxyHeader {
-  /** The length of the header in bytes. */
   readonly bytes: number;
   /** The address of the client; undefined if the balancer speaks for itself (LOCAL) or does not know it (UNKNOWN). */
   readonly client: string | undefined;

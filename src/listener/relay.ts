@@ -8,7 +8,6 @@ import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { OpenRequest } from '../core/request-record.ts';
 import { hasFailedWrite, lendChunks, TCP_KEEP_ALIVE_MS } from '../dialer/member-socket.ts';
-import { isTlsRecord, TlsStart } from '../dialer/tls-start.ts';
 
 interface RelayOptions {
   readonly deadlines: Deadlines;
@@ -16,11 +15,9 @@ interface RelayOptions {
   readonly idleTimeoutMs: number;
   /** Replaces `idleTimeoutMs` once one direction has ended, if it is shorter. */
   readonly lingerMs: number;
-  /** The monotonic moment at which the relay starts. */
   readonly startedAt: number;
   /** Called once, when both sockets have closed. The caller then ends the lease. */
   readonly onEnd: (relay: Relay) => void;
-  /** Gets the moment of the first byte from the target. */
   readonly record?: OpenRequest | undefined;
 }
 
@@ -34,6 +31,17 @@ const CLIENT = 1;
 const MEMBER = 2;
 
 const NO_BYTES = Buffer.alloc(0);
+
+const HEAD_BYTES = 5;
+const ALERT = 21;
+const HANDSHAKE = 22;
+const APPLICATION_DATA = 23;
+/** An encrypted alert of TLS 1.3: two bytes, the content type and the tag of the cipher. */
+const TLS13_ALERT_BYTES = 19;
+/** Session tickets of TLS 1.3 look like application data. Two of them have some 500 bytes with OpenSSL, one with Go. */
+const MAX_TICKETS_BYTES = 1_024;
+/** The client's Finished is longer; an alert with which it refuses the target's certificate is shorter. */
+const MIN_FINISHED_BYTES = 50;
 
 export class Relay {
   readonly #client: Socket;
@@ -101,7 +109,7 @@ export class Relay {
   #noteStart(chunk: Buffer): void {
     if (this.bytesDown === 0) {
       this.#options.record?.noteFirstByte();
-      if (isTlsRecord(chunk)) this.#tlsStart = new TlsStart(this.bytesUp);
+      if (chunk[0] === HANDSHAKE) this.#tlsStart = new TlsStart(this.bytesUp);
     }
     const isOver = this.#tlsStart?.take(chunk, this.bytesUp) ?? true;
     if (isOver) this.#tlsStart = undefined;
@@ -209,7 +217,6 @@ export class Relay {
   }
 }
 
-/** If `sink` cannot send the chunk at once, `source` pauses. */
 function forward(chunk: Buffer, source: Socket, sink: Socket): void {
   sink.write(chunk);
   if (sink.writableLength < sink.writableHighWaterMark) return;
@@ -238,4 +245,59 @@ export function reset(socket: Socket): void {
  */
 export function canDestroyAtEnd(socket: Socket): boolean {
   return socket.writableLength === 0 && !(socket instanceof TLSSocket);
+}
+
+/**
+ * Recognises from a tunnel's first bytes that the target ended it right after the TLS handshake, before any application
+ * data. It reads only the heads of the target's first records (RFC 8446 §5.1, RFC 5246 §6.2.1), and nothing inside.
+ */
+export class TlsStart {
+  /** The length of the client's first flight. */
+  readonly #helloBytes: number;
+  readonly #head = Buffer.alloc(HEAD_BYTES);
+  #headBytes = 0;
+  #leftBytes = 0;
+  #isTls13 = false;
+  #isAlert = false;
+  #bytesAfterHandshake = 0;
+
+  constructor(bytesUp: number) {
+    this.#helloBytes = bytesUp;
+  }
+
+  /**
+   * Takes the next bytes of the target. @param bytesUp - what the client has sent so far.
+   * @returns whether application data has come: no further call is necessary.
+   */
+  take(chunk: Buffer, bytesUp: number): boolean {
+    const isAfterHandshake = bytesUp > this.#helloBytes;
+    if (isAfterHandshake) this.#bytesAfterHandshake += chunk.length;
+    if (this.#bytesAfterHandshake > MAX_TICKETS_BYTES) return true;
+    for (let at = 0; at < chunk.length; ) {
+      if (this.#leftBytes > 0) {
+        const bytes = Math.min(this.#leftBytes, chunk.length - at);
+        this.#leftBytes -= bytes;
+        at += bytes;
+        continue;
+      }
+      this.#head[this.#headBytes] = chunk[at] ?? 0;
+      this.#headBytes += 1;
+      at += 1;
+      if (this.#headBytes < HEAD_BYTES) continue;
+      this.#headBytes = 0;
+      this.#leftBytes = this.#head.readUInt16BE(3);
+      const type = this.#head[0];
+      this.#isAlert = type === ALERT || (type === APPLICATION_DATA && this.#leftBytes === TLS13_ALERT_BYTES);
+      if (type !== APPLICATION_DATA) continue;
+      // Only TLS 1.3 sends its handshake in such records, before the client's second flight.
+      if (!isAfterHandshake) this.#isTls13 = true;
+      else if (!this.#isTls13) return true;
+    }
+    return false;
+  }
+
+  /** Whether the handshake was complete and the target said nothing since, not even why it ends. */
+  hasEndedEarly(bytesUp: number): boolean {
+    return bytesUp - this.#helloBytes >= MIN_FINISHED_BYTES && !this.#isAlert;
+  }
 }

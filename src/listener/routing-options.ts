@@ -8,7 +8,7 @@ import { HOUR_MS, MINUTE_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { nearest } from '../core/nearest.ts';
 import { ownText } from '../core/own-text.ts';
-import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
+import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
 
 export type RoutingKeyName =
@@ -141,35 +141,12 @@ export interface RoutingContext {
   readonly targetHost: string;
 }
 
-interface GivenOptions {
-  session?: string;
-  sessionTtlMs?: number;
-  source?: string;
-  location?: string;
-  minLifeMs?: number;
-  protocol?: MemberProtocol;
-  rotate?: boolean;
-  tag?: string;
-  exclusive?: boolean;
-  fixed?: boolean;
-}
-
-interface GivenOption {
-  readonly entry: RoutingKey;
-  readonly name: string;
-  readonly value: string;
-}
-
-/** `message` is for the log; `reason` for the client, without text that the client sent. */
-interface Problem {
-  readonly message: string;
-  readonly reason: string;
-}
+type MutableOptions = { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] };
+type GivenOptions = MutableOptions & { rotate?: boolean };
 
 /**
  * @param routingText - what follows BASE and its separator. @param headers - raw pairs; X-Noria-KEY overrides
- * `routingText`. @returns `bad-routing`; its message quotes the client and is for the log only, the `reason` in its
- * context is for the client.
+ * `routingText`. @returns `bad-routing`, whose message quotes the client and is for the log only.
  */
 export function readRoutingOptions(
   routingText: string,
@@ -177,15 +154,13 @@ export function readRoutingOptions(
   context: RoutingContext,
 ): RoutingOptions | NoriaError {
   const given: GivenOptions = {};
-  const found =
+  return (
     parseText(routingText, given) ??
     parseHeaders(headers, given) ??
     checkSource(given, context.listener) ??
-    checkSession(given, context.listener);
-  if (found !== undefined) {
-    return new NoriaError('bad-routing', found.message, { context: { reason: found.reason } });
-  }
-  return complete(given, context);
+    checkSession(given, context.listener) ??
+    complete(given, context)
+  );
 }
 
 /** The session of a client without routing options on this port, with `session: port`. */
@@ -214,7 +189,7 @@ export function routingTextWithoutUsers(username: string): string {
   return words.slice(0, baseWords).reduce((rest, word) => rest.slice(word.length + 1), username);
 }
 
-function parseText(routingText: string, given: GivenOptions): Problem | undefined {
+function parseText(routingText: string, given: GivenOptions): NoriaError | undefined {
   if (routingText === '') return undefined;
   const seen = new Set<RoutingKeyName>();
   for (const item of routingText.split(',')) {
@@ -232,8 +207,8 @@ function parseText(routingText: string, given: GivenOptions): Problem | undefine
       seen.add(entry.key);
       const value = entry.value === undefined ? '' : words[index + 1];
       if (value === undefined) return problem(`key ${name} has no value in the user name`);
-      const option = { entry, name: name.toLowerCase(), value };
-      if (!setOption(given, option)) return invalidValue(option, 'in the user name');
+      if (!setOption(given, entry, name.toLowerCase(), value))
+        return invalidValue(entry, name.toLowerCase(), value, 'in the user name');
       index += entry.value === undefined ? 1 : 2;
     }
   }
@@ -243,7 +218,7 @@ function parseText(routingText: string, given: GivenOptions): Problem | undefine
 function parseHeaders(
   headers: readonly (readonly [string, string])[],
   given: GivenOptions,
-): Problem | undefined {
+): NoriaError | undefined {
   const seen = new Set<RoutingKeyName>();
   for (const [header, value] of headers) {
     if (header.length <= HEADER_PREFIX.length) continue;
@@ -258,8 +233,8 @@ function parseHeaders(
     }
     if (seen.has(entry.key)) return problem(`key ${entry.key} is given twice in headers`);
     seen.add(entry.key);
-    const option = { entry, name, value: value.trim() };
-    if (!setOption(given, option)) return invalidValue(option, 'in a header');
+    if (!setOption(given, entry, name, value.trim()))
+      return invalidValue(entry, name, value.trim(), 'in a header');
   }
   return undefined;
 }
@@ -270,7 +245,7 @@ function whichKeys(name: string): string {
   return meant === undefined ? `the keys are ${ALL_KEYS}` : `did you mean ${meant}? The keys are ${ALL_KEYS}`;
 }
 
-function invalidValue({ entry, name, value }: GivenOption, where: string): Problem {
+function invalidValue(entry: RoutingKey, name: string, value: string, where: string): NoriaError {
   const expected = entry.value ?? 'yes or no';
   return problem(
     `invalid value ${quote(value)} for key ${name} ${where}: expected ${expected}`,
@@ -278,7 +253,7 @@ function invalidValue({ entry, name, value }: GivenOption, where: string): Probl
   );
 }
 
-function setOption(given: GivenOptions, { entry, name, value }: GivenOption): boolean {
+function setOption(given: GivenOptions, entry: RoutingKey, name: string, value: string): boolean {
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;
@@ -345,7 +320,7 @@ function decodeLocation(value: string): string | undefined {
   return isValid ? location : undefined;
 }
 
-function checkSource({ source }: GivenOptions, listener: RoutingSettings): Problem | undefined {
+function checkSource({ source }: GivenOptions, listener: RoutingSettings): NoriaError | undefined {
   if (source === undefined) return undefined;
   if (!listener.sourceNames().includes(source)) {
     return problem(
@@ -361,7 +336,7 @@ function checkSource({ source }: GivenOptions, listener: RoutingSettings): Probl
   return undefined;
 }
 
-function checkSession(given: GivenOptions, { session }: RoutingSettings): Problem | undefined {
+function checkSession(given: GivenOptions, { session }: RoutingSettings): NoriaError | undefined {
   if (given.session !== undefined || (session !== 'none' && !given.rotate)) return undefined;
   const key = given.exclusive ? 'exclusive' : given.fixed ? 'fixed' : undefined;
   return key && problem(`the key ${key} needs a session: add session-NAME`);
@@ -371,9 +346,7 @@ function complete(given: GivenOptions, context: RoutingContext): RoutingOptions 
   const session = given.session ?? (given.rotate ? undefined : automaticSession(context));
   const source = given.source ?? context.listener.source;
   const { sessionTtlMs, location, minLifeMs, protocol } = given;
-  const routing: { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] } = {
-    client: context.client,
-  };
+  const routing: MutableOptions = { client: context.client };
   if (context.user !== '') routing.user = context.user;
   if (session !== undefined) {
     routing.session = sessionOfUser(session, context.user);
@@ -391,22 +364,21 @@ function complete(given: GivenOptions, context: RoutingContext): RoutingOptions 
 }
 
 /** For example `port=24000`. No client can choose it, because its session names must not contain `=`. */
-function automaticSession(context: RoutingContext): string | undefined {
-  switch (context.listener.session) {
+function automaticSession({ listener, socket, localPort, targetHost }: RoutingContext): string | undefined {
+  switch (listener.session) {
     case 'none':
       return undefined;
-    case 'client-ip':
-      return addressSession(context.socket.remoteAddress);
+    case 'client-ip': {
+      const { remoteAddress = '' } = socket; // unknown after the client has disconnected
+      return remoteAddress === ''
+        ? undefined
+        : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
+    }
     case 'port':
-      return portSession(context.localPort);
+      return portSession(localPort);
     case 'target-host':
-      return `target-host=${context.targetHost}`;
+      return `target-host=${targetHost}`;
   }
-}
-
-/** A client that has disconnected has no known address. */
-function addressSession(remoteAddress = ''): string | undefined {
-  return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
 }
 
 function portSession(localPort: number): string {
@@ -428,8 +400,8 @@ function sessionOfUser(session: string, user: string): string {
 }
 
 /** @param reason - the text for the client. Needed only if `message`, which is for the log, quotes the client. */
-function problem(message: string, reason = message): Problem {
-  return { message, reason };
+function problem(message: string, reason = message): NoriaError {
+  return new NoriaError('bad-routing', message, { context: { reason } });
 }
 
 /** Formats a text from the client for a log line: shortened, with control characters escaped. */

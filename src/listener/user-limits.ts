@@ -9,7 +9,6 @@ import { NoriaError } from '../core/faults.ts';
 
 export interface Limits {
   readonly tunnels?: number | undefined;
-  /** Requests a second. */
   readonly rate?: number | undefined;
   readonly bytesPerDay?: number | undefined;
   readonly membersPerDay?: number | undefined;
@@ -75,7 +74,6 @@ export class UserLimits {
     if (counter !== undefined && counter.open > 0) counter.open -= 1;
   }
 
-  /** Whether the open tunnels of the user have to end. */
   isOverBytes(user: string): boolean {
     const { bytesPerDay } = this.#limits.get(user) ?? {};
     return bytesPerDay !== undefined && (this.#today.users[user]?.bytes ?? 0) >= bytesPerDay;

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { hostPort } from '../../src/core/host-port.ts';
 import { PRIVATE_NETWORKS } from '../../src/core/networks.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
-import { DenyTargets } from '../../src/listener/deny-targets.ts';
+import { DenyTargets } from '../../src/listener/access.ts';
 import { successHeaders } from '../../src/listener/http/replies.ts';
 import { ROUTING_KEYS, routingTextWithoutUsers } from '../../src/listener/routing-options.ts';
 

@@ -2,7 +2,7 @@ import { hostname, networkInterfaces } from 'node:os';
 import { describe, expect, test } from 'vitest';
 import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
 import { isOwnAddress, isOwnMember } from '../../src/core/listen-address.ts';
-import { DenyTargets } from '../../src/listener/deny-targets.ts';
+import { DenyTargets } from '../../src/listener/access.ts';
 
 function target(text: string): HostPort {
   const parsed = parseHostPort(text, 443);

@@ -321,6 +321,16 @@ test('relay: the result is `cut` if the member ends before its first byte, altho
 test.each([
   ['the member has sent a byte', { early: 'hello', head: 'x' }, (joined: Joined) => joined.member.far.end()],
   ['the client has sent nothing', {}, (joined: Joined) => joined.member.far.end()],
+  [
+    'the target has answered without TLS',
+    { early: 'x'.repeat(600), head: 'HTTP/1.1 200 OK' },
+    ({ client, member }: Joined) => {
+      member.far.on('data', (chunk) => {
+        if (chunk.includes('y')) member.far.end();
+      });
+      client.far.write('y'.repeat(100));
+    },
+  ],
   ['the client leaves first', { early: 'hello' }, (joined: Joined) => joined.client.far.resetAndDestroy()],
 ])('relay: the result is not `cut` if %s', async (_when, given, end) => {
   const joined = await join(given);

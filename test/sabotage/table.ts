@@ -255,7 +255,7 @@ const ROWS: readonly Row[] = [
   ],
   [
     'fail closed: the SMTP ports are open',
-    'src/listener/deny-targets.ts',
+    'src/listener/access.ts',
     "      if (rule.kind === 'smtp') return SMTP_PORTS.map((port) => ({ from: port, to: port }));",
     "      if (rule.kind === 'smtp') return [];",
     'test/listener/deny-targets.test.ts',

@@ -12,7 +12,6 @@ import { parseDuration } from '../routing-options.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 import type { HttpReply } from './replies.ts';
 
-/** What the desk of a listener asks and tells. */
 export interface ClientDesk {
   readonly clients: Pick<Clients, 'describe' | 'judge'>;
   /** The use that the name means. A promise if other processes may know a later one. */

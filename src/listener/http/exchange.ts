@@ -9,22 +9,21 @@ import { hasFailedWrite } from '../../dialer/member-socket.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import type { ForwardRequest } from './forward-request.ts';
 import { connectionOptions, formatFields, type HeaderField, isEmptyBody } from './header-fields.ts';
-import { PartLimit } from './part-limit.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
+import { PartLimit } from './response-writer.ts';
 
-/** The last event is the `complete` part, `onSwitched` or `onFailed`. There is none after `abort`. */
-interface ExchangeCallbacks {
-  onPart(part: ResponsePart): void;
-  onRead(): void;
+/** The last event is `complete`, `switched` or `failed`. There is none after `abort`. */
+export type ExchangeEvent =
+  | ResponsePart
+  /** `read`: all parts of a read have been reported. `drained`: the member takes more of the body. */
+  | { readonly kind: 'read' | 'drained' }
   /**
-   * A 101 arrived. The owner of these callbacks now owns the connection and its lease; the bytes after the head are
-   * in the socket. `bytesUp` and `bytesDown` of the exchange count the others.
+   * A 101 arrived. The receiver now owns the connection and its lease; the bytes after the head are in the socket.
+   * `bytesUp` and `bytesDown` of the exchange count the others.
    */
-  onSwitched(head: ResponseHead): void;
-  onDrain(): void;
+  | { readonly kind: 'switched'; readonly head: ResponseHead }
   /** Ended without a complete response. `silent`: no byte of it has arrived. */
-  onFailed(error: NoriaError, silent: boolean): void;
-}
+  | { readonly kind: 'failed'; readonly error: NoriaError; readonly silent: boolean };
 
 const SWITCHING_PROTOCOLS = 101;
 const LAST_CHUNK = '0\r\n';
@@ -35,7 +34,7 @@ export class HttpExchange {
   readonly #connection: ClientConnection;
   readonly #record: ClientConnection['record'];
   readonly #startedAt: number;
-  readonly #callbacks: ExchangeCallbacks;
+  readonly #onEvent: (exchange: HttpExchange, event: ExchangeEvent) => void;
   readonly #reader: ResponseReader;
   #reusable = false;
   #requestSent: boolean;
@@ -45,7 +44,6 @@ export class HttpExchange {
   keep: ((memberConnection: MemberConnection) => void) | undefined;
   bytesUp = 0;
   bytesDown = 0;
-  /** The time from the request to the first byte of the response. */
   #firstByteMs: number | undefined;
   response: SiteResponse | undefined;
 
@@ -53,14 +51,14 @@ export class HttpExchange {
     memberConnection: MemberConnection,
     request: ForwardRequest,
     connection: ClientConnection,
-    callbacks: ExchangeCallbacks,
+    onEvent: (exchange: HttpExchange, event: ExchangeEvent) => void,
   ) {
     this.memberConnection = memberConnection;
     this.#request = request;
     this.#connection = connection;
     this.#record = connection.record;
     this.#startedAt = connection.options.clock.monotonic();
-    this.#callbacks = callbacks;
+    this.#onEvent = onEvent;
     this.#reader = new ResponseReader(request.method);
     this.#requestSent = request.framing.kind === 'none';
   }
@@ -96,7 +94,6 @@ export class HttpExchange {
     return this.#partLimit.mayWrite();
   }
 
-  /** @param trailers - sent only after a chunked body. */
   finishBody(trailers: readonly HeaderField[]): void {
     if (this.#over || this.#requestSent) return;
     this.#requestSent = true;
@@ -119,13 +116,17 @@ export class HttpExchange {
   /** The dialer handles a member's 407; the client never gets it. */
   rejectChallenge(): void {
     this.#end({ cut: false, proxyAuthRequired: true });
-    this.#callbacks.onFailed(new NoriaError('member-auth', 'the member required credentials'), false);
+    const error = new NoriaError('member-auth', 'the member required credentials');
+    this.#onEvent(this, { kind: 'failed', error, silent: false });
   }
 
   rejectMemberError(status: number): void {
     this.#end({ cut: false });
-    const message = `the member answered with its own error, status ${status}`;
-    this.#callbacks.onFailed(new NoriaError('member-refused', message), false);
+    const error = new NoriaError(
+      'member-refused',
+      `the member answered with its own error, status ${status}`,
+    );
+    this.#onEvent(this, { kind: 'failed', error, silent: false });
   }
 
   #write(data: string | Buffer): void {
@@ -136,7 +137,7 @@ export class HttpExchange {
   }
 
   readonly #onDrain = (): void => {
-    if (!this.#over) this.#callbacks.onDrain();
+    if (!this.#over) this.#onEvent(this, { kind: 'drained' });
   };
 
   readonly #onData = (chunk: Buffer): void => {
@@ -147,7 +148,7 @@ export class HttpExchange {
         this.#onPart(part);
         if (this.#over) return;
       }
-      this.#callbacks.onRead();
+      this.#onEvent(this, { kind: 'read' });
     });
   };
 
@@ -188,8 +189,7 @@ export class HttpExchange {
     }
     // Ends first, because the callback may start the client's next request and reuse this connection.
     if (part.kind === 'complete') {
-      // A target that ignored a body would read it as the next request, and another client would get the response to
-      // it.
+      // A target that ignored a body would read it as the next request, and another client would get its response.
       const mayShare = isEmptyBody(this.#request.framing);
       const keep =
         this.#reusable &&
@@ -200,7 +200,7 @@ export class HttpExchange {
       this.#end(keep ? { cut: false, keep } : { cut: false });
     }
     this.#firstByteMs ??= this.#connection.options.clock.monotonic() - this.#startedAt;
-    this.#callbacks.onPart(part);
+    this.#onEvent(this, part);
   }
 
   #switch(head: ResponseHead): void {
@@ -211,14 +211,14 @@ export class HttpExchange {
     const { rest } = this.#reader;
     if (rest.length > 0) socket.unshift(rest);
     this.bytesDown -= rest.length;
-    this.#callbacks.onSwitched(head);
+    this.#onEvent(this, { kind: 'switched', head });
   }
 
   #fail(error: NoriaError): void {
     if (this.#over) return;
     const silent = this.bytesDown === 0;
     this.#end({ cut: silent });
-    this.#callbacks.onFailed(error, silent);
+    this.#onEvent(this, { kind: 'failed', error, silent });
   }
 
   #end(outcome: ConnectionOutcome): void {
@@ -238,10 +238,6 @@ export class HttpExchange {
         ...outcome,
       });
     }
-    this.#report();
-  }
-
-  #report(): void {
     const { clock, bus } = this.#connection.options;
     const { source, member } = this.memberConnection.lease;
     const { bytesUp, bytesDown } = this;

@@ -6,20 +6,13 @@
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { SECOND_MS } from '../../core/duration.ts';
-import { type FaultCode, NoriaError } from '../../core/faults.ts';
+import type { FaultCode, NoriaError } from '../../core/faults.ts';
 import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/contract.ts';
-import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
-import { type Refusal, refusalOf } from '../refusal.ts';
+import type { Refusal } from '../refusal.ts';
 import { relayTunnel } from '../tunnel.ts';
-import { answerDesk, isDesk } from './client-desk.ts';
-import { HttpExchange } from './exchange.ts';
-import {
-  decrementMaxForwards,
-  type ForwardRequest,
-  formatRequestHead,
-  readForwardRequest,
-} from './forward-request.ts';
+import { type ExchangeEvent, HttpExchange } from './exchange.ts';
+import { type ForwardRequest, formatRequestHead } from './forward-request.ts';
 import {
   connectionOptions,
   endToEndTrailers,
@@ -35,16 +28,15 @@ import {
   type PinnedConnection,
   type PinPurpose,
 } from './pinned-connection.ts';
-import { type HttpReply, refusalReply, successHeaders } from './replies.ts';
-import type { RequestHead } from './request-head.ts';
-import type { ResponseHead, ResponsePart } from './response-reader.ts';
+import { refusalReply, successHeaders } from './replies.ts';
+import type { ResponseHead } from './response-reader.ts';
 import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
 
-export interface ForwardContext {
+/** The reading side of the client's connection. */
+interface RequestReader {
   readonly connection: ClientConnection;
-  readonly response: ResponseWriter;
   readonly pin: PinnedConnection;
-  resumeBody(): void;
+  adjustReading(): void;
   /** Stops reading for a tunnel. @returns what the client has sent after the request. */
   detach(): Buffer | undefined;
 }
@@ -55,61 +47,6 @@ const IDEMPOTENT = /^(?:GET|HEAD|OPTIONS|TRACE|PUT|DELETE|PROPFIND|REPORT|SEARCH
 const PROXY_AUTHENTICATION_REQUIRED = 407;
 /** Tells the client that its connection is bound to one connection to the target (RFC 4559 §6). */
 const SESSION_BASED: [string, string] = ['Proxy-Support', 'Session-Based-Authentication'];
-const EMPTY_OK: HttpReply = {
-  status: 200,
-  reasonPhrase: 'OK',
-  headers: [['Content-Length', '0']],
-  body: '',
-};
-
-/** @returns undefined if noria has answered the request itself. */
-export function serveForward(head: RequestHead, context: ForwardContext): Forward | undefined {
-  const { connection, response } = context;
-  const forwardRequest = readForwardRequest(head, connection);
-  if (forwardRequest instanceof NoriaError) {
-    connection.reportRefusal(forwardRequest.code, forwardRequest.message);
-    response.reply(refusalReply(refusalOf(forwardRequest), head.fields));
-    return undefined;
-  }
-  if (isDesk(forwardRequest.url.target)) {
-    replyOfDesk({ ...forwardRequest, path: forwardRequest.url.path }, forwardRequest.routing, context);
-    return undefined;
-  }
-  const fields = decrementMaxForwards(forwardRequest.method, forwardRequest.fields);
-  if (fields === undefined) {
-    response.reply(finalReply(forwardRequest.method, connection));
-    return undefined;
-  }
-  if (forwardRequest.upgrade) connection.protocol = 'upgrade';
-  const forward = new Forward(context, { ...forwardRequest, fields });
-  forward.start();
-  return forward;
-}
-
-/** Answers a request of the client to noria itself. */
-export function replyOfDesk(
-  request: { readonly method: string; readonly path: string; readonly fields: readonly HeaderField[] },
-  routing: RoutingOptions,
-  { connection, response }: Pick<ForwardContext, 'connection' | 'response'>,
-): void {
-  const send = (answer: HttpReply | NoriaError) => {
-    if (!connection.socket.writable) return; // the client has gone while other processes were asked
-    if (answer instanceof NoriaError) {
-      connection.reportRefusal(answer.code, answer.message);
-      response.reply(refusalReply(refusalOf(answer), request.fields));
-    } else response.reply(answer);
-  };
-  const answer = answerDesk(request, routing, connection.options.desk);
-  if (answer instanceof Promise) void answer.then(send);
-  else send(answer);
-}
-
-function finalReply(method: string, connection: ClientConnection): HttpReply {
-  if (method !== 'TRACE') return EMPTY_OK;
-  connection.reportRefusal('not-implemented', 'TRACE with Max-Forwards: 0');
-  const reason = 'a TRACE with Max-Forwards: 0 ends at noria, which does not reflect requests';
-  return refusalReply({ code: 'not-implemented', reason });
-}
 
 interface DialingPhase {
   readonly name: 'dialing';
@@ -131,12 +68,12 @@ interface Rival {
 
 /** The client's connection calls this class when the client sends its body, reads slowly or disconnects. */
 export class Forward {
-  readonly #context: ForwardContext;
+  readonly #reader: RequestReader;
   readonly #connection: ClientConnection;
   readonly #response: ResponseWriter;
   readonly #forwardRequest: ForwardRequest;
   readonly #isRead: boolean;
-  readonly #body: RequestBody;
+  readonly body: RequestBody;
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
   #dialCount = 0;
@@ -148,34 +85,25 @@ export class Forward {
   #muteTimeout: Deadline | undefined;
   readonly #rivals: Rival[] = [];
 
-  constructor(context: ForwardContext, forwardRequest: ForwardRequest) {
-    this.#context = context;
-    this.#connection = context.connection;
-    this.#response = context.response;
+  constructor(reader: RequestReader, response: ResponseWriter, forwardRequest: ForwardRequest) {
+    this.#reader = reader;
+    this.#connection = reader.connection;
+    this.#response = response;
     this.#forwardRequest = forwardRequest;
     this.#isRead = forwardRequest.method === 'GET' || forwardRequest.method === 'HEAD';
-    this.#body = new RequestBody(forwardRequest.framing, context.resumeBody);
-  }
-
-  /** If false, wait until `resumeBody` is called. */
-  get wantsBody(): boolean {
-    return this.#body.wantsMore;
+    this.body = new RequestBody(forwardRequest.framing, () => reader.adjustReading());
   }
 
   start(): void {
     const { method, framing } = this.#forwardRequest;
-    const pinned = this.#context.pin.take(this.#pinPurpose);
+    const pinned = this.#reader.pin.take(this.#pinPurpose);
     if (pinned !== undefined) this.#startExchange(pinned, true);
     else this.#dial(!(IDEMPOTENT.test(method) && isEmptyBody(framing)));
   }
 
   onBody(chunk: Buffer): void {
     this.#refreshIdleTimeout();
-    this.#body.add(chunk);
-  }
-
-  onBodyEnd(trailers: readonly HeaderField[]): void {
-    this.#body.end(trailers);
+    this.body.add(chunk);
   }
 
   onClientDrain(): void {
@@ -234,7 +162,7 @@ export class Forward {
     if (!pinned) this.#armMuteTimeout(memberConnection);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
     // If `start` failed, a retry may already send the body through another exchange.
-    if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
+    if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.body.sendTo(exchange);
   }
 
   /** When the member relays nothing for longer than the target needs, tries another one beside it. */
@@ -266,8 +194,9 @@ export class Forward {
     if (rival.exchange === undefined) rival.dialing = dialing;
   }
 
-  /** Called with the first byte of a response: ends the other tries. Those that began earlier relayed nothing in time. */
-  #chooseTry(winner: HttpExchange): void {
+  /** The first part of a response ends the other tries. Those that began earlier relayed nothing in time. */
+  #notePart(winner: HttpExchange): void {
+    this.#refreshIdleTimeout();
     this.#clearMuteTimeout();
     const phase = this.#phase;
     if (this.#rivals.length === 0 || phase.name !== 'waiting') return;
@@ -293,37 +222,41 @@ export class Forward {
 
   #makeExchange(memberConnection: MemberConnection): HttpExchange {
     this.#attempts += memberConnection.attempts;
-    const exchange = new HttpExchange(memberConnection, this.#forwardRequest, this.#connection, {
-      onPart: (part) => this.#safely(() => this.#onPart(exchange, part)),
-      onRead: () =>
-        this.#safely(() => {
-          if (!this.#response.flush()) exchange.pause();
-        }),
-      onSwitched: (head) => this.#safely(() => this.#onSwitched(exchange, head)),
-      onDrain: () => this.#safely(() => this.#body.resume()),
-      onFailed: (error, silent) => this.#safely(() => this.#onFailed(exchange, error, silent)),
-    });
-    return exchange;
+    return new HttpExchange(memberConnection, this.#forwardRequest, this.#connection, this.#onEvent);
   }
 
-  #onPart(exchange: HttpExchange, part: ResponsePart): void {
-    this.#chooseTry(exchange);
-    this.#refreshIdleTimeout();
-    switch (part.kind) {
-      case 'interim':
-        this.#response.sendInterim(part.head);
-        return;
-      case 'head':
-        this.#startResponse(exchange, part.head, part.framing);
-        return;
-      case 'data':
-        this.#response.write(part.chunk);
-        return;
-      case 'complete':
-        this.#over();
-        this.#response.complete(part.trailers);
-    }
-  }
+  readonly #onEvent = (exchange: HttpExchange, event: ExchangeEvent): void =>
+    this.#safely(() => {
+      switch (event.kind) {
+        case 'interim':
+          this.#notePart(exchange);
+          this.#response.sendInterim(event.head);
+          return;
+        case 'head':
+          this.#notePart(exchange);
+          this.#startResponse(exchange, event.head, event.framing);
+          return;
+        case 'data':
+          this.#notePart(exchange);
+          this.#response.write(event.chunk);
+          return;
+        case 'complete':
+          this.#over();
+          this.#response.complete(event.trailers);
+          return;
+        case 'read':
+          if (!this.#response.flush()) exchange.pause();
+          return;
+        case 'drained':
+          this.body.resume();
+          return;
+        case 'switched':
+          this.#onSwitched(exchange, event.head);
+          return;
+        case 'failed':
+          this.#onFailed(exchange, event.error, event.silent);
+      }
+    });
 
   #startResponse(exchange: HttpExchange, head: ResponseHead, framing: Framing): void {
     const { memberConnection } = exchange;
@@ -356,8 +289,7 @@ export class Forward {
       added.push(SESSION_BASED);
     }
     // The target ignores the rest of the body. Some clients stop sending only when their connection closes.
-    if (!this.#body.complete && connectionOptions(fields).includes('close'))
-      this.#response.closesAfter = true;
+    if (!this.body.complete && connectionOptions(fields).includes('close')) this.#response.closesAfter = true;
     this.#response.start(head, framing, added);
   }
 
@@ -367,12 +299,12 @@ export class Forward {
   }
 
   #pin(exchange: HttpExchange): void {
-    exchange.keep = (memberConnection) => this.#context.pin.keep(memberConnection, this.#pinPurpose);
+    exchange.keep = (memberConnection) => this.#reader.pin.keep(memberConnection, this.#pinPurpose);
   }
 
   #onSwitched({ memberConnection, bytesUp, bytesDown }: HttpExchange, head: ResponseHead): void {
     this.#over();
-    const early = this.#context.detach();
+    const early = this.#reader.detach();
     const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection.lease, this.#attempts)];
     this.#connection.socket.write(formatResponseHead(head, fields), 'latin1');
     relayTunnel(this.#connection, memberConnection, early, { bytesUp, bytesDown });
@@ -406,11 +338,11 @@ export class Forward {
     if (silent && exchange.memberConnection.hasWorked === true)
       this.#maxDials = Math.min(this.#maxDials, this.#dialCount + 1);
     const safe = challenged || refused || (silent && IDEMPOTENT.test(this.#forwardRequest.method));
-    if (!safe || !this.#body.replayable || this.#dialCount >= this.#maxDials) {
+    if (!safe || !this.body.replayable || this.#dialCount >= this.#maxDials) {
       this.#refuse(error.code === 'member-protocol' ? 'bad-answer' : 'members-failed', error.message);
       return;
     }
-    this.#body.stopSending();
+    this.body.stopSending();
     if (!reused && !challenged && !refused) this.#avoid.push(lease.member);
     if (refused) this.#connectOnly = true;
     this.#dial(true);
@@ -466,7 +398,7 @@ export class Forward {
     this.#clearMuteTimeout();
     this.#endRivals();
     this.#clearIdleTimeout();
-    this.#body.release();
+    this.body.release();
   }
 
   #clearMuteTimeout(): void {

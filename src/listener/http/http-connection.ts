@@ -15,11 +15,12 @@ import { badRequest, type Refusal, refusalOf } from '../refusal.ts';
 import { canDestroyAtEnd } from '../relay.ts';
 import { openTunnel } from '../tunnel.ts';
 import { BodyReader, type BodyRules } from './body.ts';
-import { deskPortError, isDesk } from './client-desk.ts';
-import { type Forward, replyOfDesk, serveForward } from './forward.ts';
-import { type Framing, fieldValues, formatFields } from './header-fields.ts';
+import { answerDesk, deskPortError, isDesk } from './client-desk.ts';
+import { Forward } from './forward.ts';
+import { decrementMaxForwards, readForwardRequest } from './forward-request.ts';
+import { type Framing, fieldValues, formatFields, type HeaderField } from './header-fields.ts';
 import { PinnedConnection } from './pinned-connection.ts';
-import { formatReply, refusalReply, successHeaders } from './replies.ts';
+import { formatReply, type HttpReply, refusalReply, successHeaders } from './replies.ts';
 import {
   emptyLinesBytes,
   MAX_REQUEST_HEAD_BYTES,
@@ -45,7 +46,7 @@ const BODY_RULES: BodyRules = {
 interface CurrentRequest {
   readonly response: ResponseWriter;
   readonly body: BodyReader;
-  /** Undefined before `serveForward` has returned, and if noria answers the request itself. */
+  /** Undefined before `#startForward` has returned, and if noria answers the request itself. */
   forward: Forward | undefined;
 }
 
@@ -63,8 +64,8 @@ export function serveDesk(received: Buffer, connection: ClientConnection, routin
 }
 
 class HttpConnection {
-  readonly #connection: ClientConnection;
-  readonly #pin: PinnedConnection;
+  readonly connection: ClientConnection;
+  readonly pin: PinnedConnection;
   readonly #desk: RoutingOptions | undefined;
   #received: Buffer = NO_BYTES;
   #current: CurrentRequest | undefined;
@@ -77,29 +78,29 @@ class HttpConnection {
 
   /** @param desk - the routing options of a tunnel to noria itself; absent for a client of the proxy. */
   constructor(connection: ClientConnection, desk?: RoutingOptions) {
-    this.#connection = connection;
+    this.connection = connection;
     this.#desk = desk;
-    this.#pin = new PinnedConnection(connection.options.clock);
+    this.pin = new PinnedConnection(connection.options.clock);
     this.#keepAliveDelay = connection.options.deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive);
   }
 
   start(first: Buffer): void {
-    const { socket } = this.#connection;
+    const { socket } = this.connection;
     socket
       .on('data', this.#onData)
       .on('end', this.#onEnd)
       .on('close', this.#onClose)
       .on('drain', this.#onDrain);
-    this.#connection.protocol = 'http';
-    this.#connection.becomeIdle();
+    this.connection.protocol = 'http';
+    this.connection.becomeIdle();
     if (first.length > 0) this.#onData(first);
-    else this.#adjustReading();
+    else this.adjustReading();
     if (socket.readableEnded && !this.#over) this.#onEnd();
   }
 
   /** Some time after the start, to save system calls: most connections end before they need keep-alive. */
   readonly #enableKeepAlive = (): void => {
-    this.#connection.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+    this.connection.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
   };
 
   readonly #onData = (chunk: Buffer): void => {
@@ -113,7 +114,7 @@ class HttpConnection {
 
   /** A client that ends its side counts as disconnected: its pipelined requests get no answer. */
   readonly #onEnd = (): void => {
-    const { socket } = this.#connection;
+    const { socket } = this.connection;
     if (this.#current === undefined && this.#received.length > 0 && !socket.writableNeedDrain) {
       this.#refuse(badRequest('the request head is incomplete: the client closed its side'));
       return;
@@ -141,12 +142,12 @@ class HttpConnection {
   #parse(): void {
     if (this.#parsing) return;
     this.#parsing = true;
-    const { socket } = this.#connection;
+    const { socket } = this.connection;
     while (!this.#over && this.#current === undefined && this.#received.length > 0) {
       if (socket.writableNeedDrain || !this.#parseHead()) break;
     }
     this.#parsing = false;
-    if (!this.#over) this.#adjustReading();
+    if (!this.#over) this.adjustReading();
   }
 
   #parseHead(): boolean {
@@ -170,7 +171,7 @@ class HttpConnection {
   #awaitHead(): void {
     if (this.#awaitsHead) return;
     this.#awaitsHead = true;
-    const { headerTimeoutMs } = this.#connection.options;
+    const { headerTimeoutMs } = this.connection.options;
     this.#setDeadline(headerTimeoutMs, () => {
       this.#refuse(
         new NoriaError('request-timeout', `no complete request head within ${headerTimeoutMs} ms`),
@@ -179,7 +180,7 @@ class HttpConnection {
   }
 
   #serve(head: RequestHead, rest: Buffer): void {
-    const connection = this.#connection;
+    const connection = this.connection;
     this.#awaitsHead = false;
     this.#clearDeadline();
     if (head.method === 'CONNECT' && this.#desk === undefined) {
@@ -199,16 +200,34 @@ class HttpConnection {
     this.#current = current;
     if (current.body.complete) this.#received = rest;
     if (this.#desk !== undefined)
-      replyOfDesk({ ...head, path: deskPath(head.target) }, this.#desk, { connection, response });
-    else
-      current.forward = serveForward(head, {
-        connection,
-        response,
-        pin: this.#pin,
-        resumeBody: () => this.#adjustReading(),
-        detach: () => this.#detach(),
-      });
+      replyOfDesk({ ...head, path: deskPath(head.target) }, this.#desk, connection, response);
+    else current.forward = this.#startForward(head, response);
     if (!this.#over && !current.body.complete && rest.length > 0) this.#readBody(current.body, rest);
+  }
+
+  /** @returns undefined if noria has answered the request itself. */
+  #startForward(head: RequestHead, response: ResponseWriter): Forward | undefined {
+    const { connection } = this;
+    const request = readForwardRequest(head, connection);
+    if (request instanceof NoriaError) {
+      connection.reportRefusal(request.code, request.message);
+      response.reply(refusalReply(refusalOf(request), head.fields));
+      return undefined;
+    }
+    const { method, url, routing } = request;
+    if (isDesk(url.target)) {
+      replyOfDesk({ ...request, path: url.path }, routing, connection, response);
+      return undefined;
+    }
+    const fields = decrementMaxForwards(method, request.fields);
+    if (fields === undefined) {
+      response.reply(finalReply(method, connection));
+      return undefined;
+    }
+    if (request.upgrade) connection.protocol = 'upgrade';
+    const forward = new Forward(this, response, { ...request, fields });
+    forward.start();
+    return forward;
   }
 
   #readBody(body: BodyReader, chunk: Buffer): void {
@@ -223,7 +242,7 @@ class HttpConnection {
     }
     if (!body.complete) return;
     this.#received = body.rest;
-    forward?.onBodyEnd(body.trailers);
+    forward?.body.end(body.trailers);
     this.#advance();
   }
 
@@ -234,8 +253,8 @@ class HttpConnection {
     if (response?.completed === true) {
       this.#close(false);
     } else if (response?.begun === true) {
-      this.#connection.reportRefusal(error.code, error.message);
-      this.#connection.socket.destroy();
+      this.connection.reportRefusal(error.code, error.message);
+      this.connection.socket.destroy();
     } else {
       this.#refuse(error);
     }
@@ -250,7 +269,7 @@ class HttpConnection {
       return;
     }
     // The rest of the body must be discarded, because the next request begins after it.
-    if (!body.complete) this.#setDeadline(MAX_DISCARD_MS, () => this.#connection.socket.destroy());
+    if (!body.complete) this.#setDeadline(MAX_DISCARD_MS, () => this.connection.socket.destroy());
     this.#advance();
   }
 
@@ -258,46 +277,46 @@ class HttpConnection {
     const current = this.#current;
     if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;
     this.#current = undefined;
-    const { socket, options, draining } = this.#connection;
+    const { socket, options, draining } = this.connection;
     // While noria still sends the response, `idleTimeoutMs` applies and not KEEP_ALIVE_MS: the client may read slowly.
     const idleMs = socket.writableLength > 0 ? options.idleTimeoutMs : KEEP_ALIVE_MS;
     this.#setDeadline(idleMs, () => socket.destroy());
     if (draining) this.#release();
-    this.#connection.becomeIdle();
+    this.connection.becomeIdle();
     if (!draining) this.#parse();
   }
 
   /** @param allRead - false if the client may have sent more, which is discarded before the connection closes. */
   #close(allRead: boolean): void {
     this.#release();
-    this.#connection.becomeIdle();
-    if (allRead) this.#connection.socket.destroySoon();
-    else this.#connection.close();
+    this.connection.becomeIdle();
+    if (allRead) this.connection.socket.destroySoon();
+    else this.connection.close();
   }
 
   #refuse(error: NoriaError): void {
     this.#release();
-    this.#connection.reportRefusal(error.code, error.message);
-    this.#connection.sendAndClose(formatReply(refusalReply(refusalOf(error)), false));
+    this.connection.reportRefusal(error.code, error.message);
+    this.connection.sendAndClose(formatReply(refusalReply(refusalOf(error)), false));
   }
 
   #abort(): void {
     this.#current?.forward?.abort();
   }
 
-  #detach(): Buffer | undefined {
+  detach(): Buffer | undefined {
     const early = this.#received;
     this.#release();
-    this.#connection.socket.pause();
+    this.connection.socket.pause();
     return early.length === 0 ? undefined : early;
   }
 
-  #adjustReading(): void {
-    const { socket } = this.#connection;
+  adjustReading(): void {
+    const { socket } = this.connection;
     const current = this.#current;
     const wantsMore =
       current !== undefined && !current.body.complete
-        ? current.forward?.wantsBody !== false
+        ? current.forward?.body.wantsMore !== false
         : this.#received.length < MAX_AHEAD_BYTES;
     if (wantsMore) socket.resume();
     else socket.pause();
@@ -307,9 +326,9 @@ class HttpConnection {
     if (this.#over) return;
     this.#over = true;
     this.#clearDeadline();
-    this.#connection.options.deadlines.clear(this.#keepAliveDelay);
-    this.#pin.close();
-    this.#connection.socket
+    this.connection.options.deadlines.clear(this.#keepAliveDelay);
+    this.pin.close();
+    this.connection.socket
       .off('data', this.#onData)
       .off('end', this.#onEnd)
       .off('close', this.#onClose)
@@ -318,11 +337,11 @@ class HttpConnection {
 
   #setDeadline(ms: number, fn: () => void): void {
     this.#clearDeadline();
-    this.#deadline = this.#connection.options.deadlines.set(ms, fn);
+    this.#deadline = this.connection.options.deadlines.set(ms, fn);
   }
 
   #clearDeadline(): void {
-    if (this.#deadline !== undefined) this.#connection.options.deadlines.clear(this.#deadline);
+    if (this.#deadline !== undefined) this.connection.options.deadlines.clear(this.#deadline);
   }
 
   #safely(work: () => void): void {
@@ -330,9 +349,36 @@ class HttpConnection {
       work();
     } catch (error) {
       this.#abort();
-      this.#connection.fail(error);
+      this.connection.fail(error);
     }
   }
+}
+
+function replyOfDesk(
+  request: { readonly method: string; readonly path: string; readonly fields: readonly HeaderField[] },
+  routing: RoutingOptions,
+  connection: ClientConnection,
+  response: ResponseWriter,
+): void {
+  const send = (answer: HttpReply | NoriaError) => {
+    if (!connection.socket.writable) return; // the client has gone while other processes were asked
+    if (answer instanceof NoriaError) {
+      connection.reportRefusal(answer.code, answer.message);
+      response.reply(refusalReply(refusalOf(answer), request.fields));
+    } else response.reply(answer);
+  };
+  const answer = answerDesk(request, routing, connection.options.desk);
+  if (answer instanceof Promise) void answer.then(send);
+  else send(answer);
+}
+
+/** A request with Max-Forwards: 0 ends at noria. */
+function finalReply(method: string, connection: ClientConnection): HttpReply {
+  if (method !== 'TRACE')
+    return { status: 200, reasonPhrase: 'OK', headers: [['Content-Length', '0']], body: '' };
+  connection.reportRefusal('not-implemented', 'TRACE with Max-Forwards: 0');
+  const reason = 'a TRACE with Max-Forwards: 0 ends at noria, which does not reflect requests';
+  return refusalReply({ code: 'not-implemented', reason });
 }
 
 function serveConnect(head: RequestHead, received: Buffer, connection: ClientConnection): void {

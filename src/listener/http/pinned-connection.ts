@@ -51,7 +51,7 @@ export class PinnedConnection {
     this.#pinned = pinned;
     this.#kept = { connection: pinned, purpose };
     // The socket must flow: a paused socket emits neither 'end' nor 'data', and both make the connection unusable.
-    pinned.socket.on('data', this.#close).on('end', this.#close).on('close', this.#close).resume();
+    pinned.socket.on('data', this.close).on('end', this.close).on('close', this.close).resume();
     if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
   }
 
@@ -64,18 +64,16 @@ export class PinnedConnection {
     return kept.connection;
   }
 
-  close(): void {
+  readonly close = (): void => {
     const connection = this.#kept?.connection;
     if (connection === undefined) return;
     this.#release();
     connection.socket.destroy();
     connection.end({ cut: false, answered: true });
-  }
-
-  readonly #close = (): void => this.close();
+  };
 
   #release(): void {
-    this.#kept?.connection.socket.off('data', this.#close).off('end', this.#close).off('close', this.#close);
+    this.#kept?.connection.socket.off('data', this.close).off('end', this.close).off('close', this.close);
     this.#kept = undefined;
   }
 }

@@ -44,7 +44,6 @@ export class ResponseReader {
     this.#method = method;
   }
 
-  /** The chunk is not copied; `next` may modify it. */
   push(chunk: Buffer): void {
     this.rest = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk]);
   }

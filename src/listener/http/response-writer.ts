@@ -2,6 +2,7 @@
  * Writes the response to one request: that of a member with new framing, or noria's own reply. It holds the data of
  * each read until it knows whether the response ends with it: a small response needs only one write.
  */
+import type { Socket } from 'node:net';
 import type { ClientConnection } from '../client-connection.ts';
 import { reset } from '../relay.ts';
 import {
@@ -11,7 +12,6 @@ import {
   formatFields,
   type HeaderField,
 } from './header-fields.ts';
-import { PartLimit } from './part-limit.ts';
 import { formatReply, type HttpReply } from './replies.ts';
 import { expectsContinue, type RequestHead } from './request-head.ts';
 import type { ResponseHead } from './response-reader.ts';
@@ -20,6 +20,8 @@ const CONTINUE = 100;
 const NO_CONTENT = 204;
 /** Up to so many bytes, copying the data behind the head costs less than a second write. */
 const MAX_JOINED_BYTES = 4 * 1024;
+const MAX_PARTS = 64;
+const NO_BYTES = Buffer.alloc(0);
 
 export class ResponseWriter {
   readonly #request: RequestHead;
@@ -180,4 +182,39 @@ export function formatResponseHead(head: ResponseHead, fields: readonly HeaderFi
 /** Some clients would wait for a body that cannot come (RFC 9110 §8.6). */
 function withoutLength(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => name.toLowerCase() !== 'content-length');
+}
+
+/**
+ * Limits how many parts wait in a socket: even one of one byte costs some hundred bytes of memory. With only the
+ * socket's limit in bytes, a peer that sends single bytes could occupy 20 MiB.
+ */
+export class PartLimit {
+  readonly #socket: Socket;
+  readonly #onWritten: () => void;
+  #parts = 0;
+
+  constructor(socket: Socket, onWritten: () => void) {
+    this.#socket = socket;
+    this.#onWritten = onWritten;
+  }
+
+  /**
+   * Call it after each part. @returns false if too many parts wait, until `onWritten`, or too many bytes, until the
+   * socket's 'drain'.
+   */
+  mayWrite(): boolean {
+    const socket = this.#socket;
+    if (socket.writableLength === 0) {
+      this.#parts = 0;
+      return true;
+    }
+    this.#parts += 1;
+    if (this.#parts === MAX_PARTS) {
+      socket.write(NO_BYTES, (error) => {
+        this.#parts = 0;
+        if (error === null || error === undefined) this.#onWritten();
+      });
+    }
+    return this.#parts < MAX_PARTS && !socket.writableNeedDrain;
+  }
 }

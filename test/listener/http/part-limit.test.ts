@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { PartLimit } from '../../../src/listener/http/part-limit.ts';
+import { PartLimit } from '../../../src/listener/http/response-writer.ts';
 import { until } from '../../support/until.ts';
 import { record, socketPair } from '../socket-pair.ts';
 

@@ -9,7 +9,7 @@ import {
   SocksReader,
   type SocksVersion,
   socks4AuthRejection,
-} from '../../../src/listener/socks/messages.ts';
+} from '../../../src/listener/socks.ts';
 
 type Outcome = SocksMessage | SocksFault | undefined;
 

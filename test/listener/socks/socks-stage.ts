@@ -22,7 +22,7 @@ import type {
 import { Access } from '../../../src/listener/access.ts';
 import { ClientConnection } from '../../../src/listener/client-connection.ts';
 import type { RoutingSettings } from '../../../src/listener/routing-options.ts';
-import { serveSocks } from '../../../src/listener/socks/handshake.ts';
+import { serveSocks } from '../../../src/listener/socks.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { NO_DESK } from '../harness.ts';

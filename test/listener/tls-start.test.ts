@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isTlsRecord, TlsStart } from '../../src/dialer/tls-start.ts';
+import { TlsStart } from '../../src/listener/relay.ts';
 
 const [CHANGE_CIPHER, ALERT, HANDSHAKE, DATA] = [20, 21, 22, 23];
 
@@ -49,8 +49,4 @@ test.each([
 ] as const)('tls start: %s', (_, flight, after, bytesUp, expected) => {
   for (const chunkBytes of [1, 7, 1_400, 65_536])
     expect(decide(flight, after, bytesUp, chunkBytes), `in chunks of ${chunkBytes}`).toBe(expected);
-});
-
-test('tls start: only a record of a handshake begins one', () => {
-  expect([isTlsRecord(FLIGHT_13), isTlsRecord(Buffer.from('HTTP/1.1 200 OK'))]).toEqual([true, false]);
 });
