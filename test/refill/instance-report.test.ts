@@ -66,6 +66,29 @@ test('instance report: an answer about the instance stops the draws of both', as
   });
 });
 
+test('instance report: ends the turn of a noria that opens a connection for its own draw', async () => {
+  const pair = openPair([code('12006')]);
+  await pass(pair.clock, MINUTE_MS);
+  const [report] = pair.reports;
+  if (report === undefined) throw new Error('no report');
+  let connection: AbortSignal | undefined;
+  const late = openRig({
+    onReport: () => {},
+    prepare: ({ service }) => {
+      service.connecting = (signal) => {
+        connection = signal;
+        return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+      };
+    },
+  });
+  await pass(late.clock, 1_000);
+  expect([late.status().state, connection?.aborted]).toEqual(['drawing', false]);
+  late.refiller.receiveReport('city', report);
+  await pass(late.clock, 1_000);
+  expect([late.status().state, connection?.aborted]).toEqual(['halted', true]);
+  expect(late.service.calls).toEqual([]);
+});
+
 test('instance report: a draw of one ends the suspension of both', async () => {
   const pair = openPair([code('12005'), code('12005')]);
   await pass(pair.clock, 5 * MINUTE_MS);

@@ -10,11 +10,18 @@ const TEST_LIMIT_MS = 30_000;
 /** What a copy does not need. */
 const LEFT = new Set(['.git', '.venv', 'dist', 'node_modules', '.noria']);
 
-/** The tests that failed, by name; `trouble`: why there is no result. */
+/**
+ * The tests that failed, by name; `trouble`: why there is no result. A test that was only ended by its limit says nothing about what
+ * is wrong, so it is in `timedOut` instead.
+ */
 export interface Played {
   readonly failed: readonly string[];
+  readonly timedOut: readonly string[];
   readonly trouble: string | undefined;
 }
+
+/** What vitest says of a test or hook that it ended. */
+const TIMED_OUT = /^(?:Error: )?(?:Test|Hook) timed out in /;
 
 /** Makes copies, gives each to `use`, and removes them when all have ended. */
 export async function withCopies(
@@ -55,24 +62,33 @@ export async function runTests(
     ...options,
     ...files,
   ]);
-  if (!existsSync(report)) return { failed: [], trouble: output };
+  if (!existsSync(report)) return { failed: [], timedOut: [], trouble: output };
   const { testResults }: TestReport = JSON.parse(readFileSync(report, 'utf8'));
   const all = testResults.flatMap(({ assertionResults }) => assertionResults);
-  const failed = all.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
+  const failures = all.filter(({ status }) => status === 'failed');
+  const saysWhy = ({ failureMessages }: AssertionResult) =>
+    failureMessages.some((text) => !TIMED_OUT.test(text));
   const broken = testResults.find(
     ({ status, assertionResults }) => status === 'failed' && assertionResults.length === 0,
   );
   return {
-    failed,
+    failed: failures.filter(saysWhy).map(({ fullName }) => fullName),
+    timedOut: failures.filter((failure) => !saysWhy(failure)).map(({ fullName }) => fullName),
     trouble: all.length === 0 || broken !== undefined ? (broken?.message ?? output) : undefined,
   };
+}
+
+interface AssertionResult {
+  readonly fullName: string;
+  readonly status: string;
+  readonly failureMessages: readonly string[];
 }
 
 interface TestReport {
   readonly testResults: readonly {
     readonly status: string;
     readonly message?: string;
-    readonly assertionResults: readonly { readonly fullName: string; readonly status: string }[];
+    readonly assertionResults: readonly AssertionResult[];
   }[];
 }
 

@@ -46,8 +46,9 @@ process.exitCode = await withCopies(Number(values.parallel), tryAll);
 
 async function tryAll(copies: readonly string[]): Promise<number> {
   const control = await runTests(copies[0] ?? '', tests, []);
-  if (control.failed.length > 0 || control.trouble !== undefined) {
-    console.log(`without a mutant: ${control.failed.join('; ')} ${control.trouble ?? ''}`);
+  const broken = [...control.failed, ...control.timedOut];
+  if (broken.length > 0 || control.trouble !== undefined) {
+    console.log(`without a mutant: ${broken.join('; ')} ${control.trouble ?? ''}`);
     return 1;
   }
   const waiting = chosen.filter((mutant) => mutant !== undefined);
@@ -57,8 +58,8 @@ async function tryAll(copies: readonly string[]): Promise<number> {
       for (let mutant = waiting.shift(); mutant !== undefined; mutant = waiting.shift()) {
         const { start, end, by } = mutant;
         writeFileSync(join(copy, file), source.slice(0, start) + by + source.slice(end));
-        const { failed, trouble } = await runTests(copy, tests, ['--bail=1']);
-        if (failed.length > 0 || trouble !== undefined) killed += 1;
+        const { failed, timedOut, trouble } = await runTests(copy, tests, ['--bail=1']);
+        if (failed.length + timedOut.length > 0 || trouble !== undefined) killed += 1;
         else
           console.log(
             `lives: ${file}:${lineOf(start)}: ${oneLine(source.slice(start, end))} -> ${oneLine(by) || 'nothing'}`,

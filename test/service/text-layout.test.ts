@@ -72,6 +72,11 @@ test.each([
   ['short-classic', '', 'the layout must contain {ip} and {port}; {ip} is missing'],
   ['short-classic', '{ip}:{port}:{ip}', '{ip} occurs twice'],
   ['short-classic', '{ip}:{port}{adr}', 'two fields must have text between them'],
+  [
+    'short-classic',
+    '{ip}:{port}x_1{adr}',
+    '"x_1" cannot separate two fields: use a character such as , or ;',
+  ],
   ['free', '{ip}:{port}{}', '{} is not a field of free; its fields are {ip} {port} {adr} {protocol} {level}'],
 ] as [Product, string, string][])('text layout: for %s, %j is rejected: %s', (product, layout, problem) => {
   expect(compileLayout(product, layout)).toEqual({ problem });

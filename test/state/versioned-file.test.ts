@@ -85,13 +85,33 @@ test('versioned file: sweeping removes drafts and no version', async () => {
   expect(readdirSync(folder).sort()).toEqual(['count.0.json', 'count.1.json']);
 });
 
+test('versioned file: a daemon that starts and removes drafts does not fail the changes of others', async () => {
+  const folder = temporaryFolder();
+  const file = new VersionedFile(folder, 'pace');
+  let [starts, changes] = [0, 0];
+  const change = async () => {
+    for (; starts < 20; changes += 1) await file.change(plusOne);
+  };
+  const start = async () => {
+    while (starts < 20) {
+      if (readdirSync(folder).some((name) => name.endsWith('.tmp'))) starts += 1;
+      await sweepDrafts(folder);
+    }
+  };
+  await Promise.all([start(), change(), change(), change()]);
+  expect(await file.change(read)).toBe(changes);
+});
+
 test('versioned file: what a killed process left over delays no change, and a change leaves nothing over', async () => {
   const folder = temporaryFolder();
   const file = new VersionedFile(folder, 'count');
   await file.change(plusOne);
   const leftOver = ['count.0b1e.tmp', 'count.7.json.tmp', 'count.7.jsonx', 'xcount.9.json', 'counts.9.json'];
   for (const name of leftOver) writeFileSync(join(folder, name), '');
-  expect(await file.change(plusOne)).toBe(2);
+  let result: number | undefined;
+  const change = file.change(plusOne).then((next) => (result = next));
+  await until('the change has ended, although files are left over', () => result !== undefined);
+  expect(await change).toBe(2);
   const own = /^count\.\d+\.json$/;
   expect(
     readdirSync(folder)

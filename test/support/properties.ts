@@ -6,7 +6,7 @@ import { startWaits } from './until.ts';
 const seed = process.env['NORIA_PROPERTY_SEED'] ?? '1';
 if (seed !== 'random') fc.configureGlobal({ seed: Number(seed) });
 
-beforeEach(startWaits);
+beforeEach(({ task }) => startWaits(task.timeout));
 
 /** How many of the `full` runs of a long property this run of the tests makes: all in `npm run test:all`, a tenth in `npm test`. */
 export function runsOf(full: number): number {
