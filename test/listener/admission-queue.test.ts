@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest';
+import { spawn } from 'node:child_process';
+import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import type { ConnectionLimit } from '../../src/listener/listener.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -101,8 +102,8 @@ test('connection limit: a client waits 2 s at most, and a later permit is releas
 test('connection limit: at most 512 clients wait, and the others are refused at once', async () => {
   const limit = new ManualLimit();
   const { port } = await listen(directDialer(), { sharedLimit: limit });
-  for (let n = 0; n < 512; n += 1) await RawClient.open(port);
-  await until('a request', () => limit.requests.length === 512);
+  openElsewhere(512, port);
+  await until('512 requests', () => limit.requests.length === 512);
   const late = (await RawClient.open(port)).send(REQUEST);
   expect(await late.whole()).toMatch(/^HTTP\/1\.1 503 .*X-Noria-Error: too-many-connections\r\n/s);
   expect(limit.requests.length).toBe(512);
@@ -112,3 +113,10 @@ test('connection limit: at most 512 clients wait, and the others are refused at 
   limit.requests[512]?.(true);
   expect(await next.whole()).toMatch(/^HTTP\/1\.1 400 /);
 });
+
+/** Opens connections from a process of their own: this one may have no more than 1,024 descriptors. They close with the test. */
+function openElsewhere(count: number, port: number): void {
+  const open = `for (let n = 0; n < ${count}; n += 1) require('node:net').connect(${port}, '127.0.0.1').on('error', () => {})`;
+  const child = spawn(process.execPath, ['-e', open], { stdio: 'ignore' });
+  onTestFinished(() => void child.kill());
+}
