@@ -5,7 +5,7 @@
 import { type SessionJson, sessionSchema } from '../admin/schemas.ts';
 import { translate } from '../core/chinese.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
-import { nearest } from '../core/nearest.ts';
+import { nearest } from '../core/words.ts';
 import { type SourceStatus, stateWord } from '../refill/status.ts';
 import {
   ADMIN_FLAGS,

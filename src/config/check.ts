@@ -6,8 +6,8 @@
  * rest of the file. The caller uses the result only if there was no problem.
  */
 import { z } from 'zod';
-import { nearest } from '../core/nearest.ts';
 import { secretsIn } from '../core/secret.ts';
+import { nearest } from '../core/words.ts';
 import { fullWidthIn, isTreeList, isTreeMap, type Tree, type TreeMap } from './document.ts';
 import { FIELDS, type Field, fieldAt } from './fields.ts';
 import type { FileReader } from './files.ts';

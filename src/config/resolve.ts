@@ -11,8 +11,8 @@ import {
   type ListenAddress,
   overlap,
 } from '../core/listen-address.ts';
-import { nearest } from '../core/nearest.ts';
 import { Secret } from '../core/secret.ts';
+import { nearest } from '../core/words.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { CheckedConfig } from './check.ts';
 import type { Config, FleetConfig, ListenerConfig, ProxyPoolConfig } from './config.ts';

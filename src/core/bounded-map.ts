@@ -7,7 +7,6 @@ import type { Clock } from './clock.ts';
 export class BoundedMap<Key, Value> extends Map<Key, Value> {
   readonly #maxSize: number;
 
-  /** @param maxSize - at least 1. */
   constructor(maxSize: number) {
     super();
     this.#maxSize = maxSize;
@@ -31,7 +30,6 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     return made;
   }
 
-  /** Deletes the oldest entry as long as `isOver` returns true for its value. */
   deleteOldestWhile(isOver: (value: Value) => boolean): void {
     for (const [key, value] of this) {
       if (!isOver(value)) return;
@@ -69,7 +67,6 @@ export class AgedMap<Key, Value = true> {
     return this.get(key) !== undefined;
   }
 
-  /** The time in ms since the key was set; Infinity for an unknown or forgotten key. */
   ageMs(key: Key): number {
     const entry = this.#entries.get(key);
     if (entry === undefined) return Number.POSITIVE_INFINITY;

@@ -17,13 +17,11 @@ export interface Clock {
   after(ms: number, fn: () => void): Disposable;
 }
 
-/** The longest delay of a Node timer, in ms. Node fires a timer with a longer delay immediately. */
+/** Node fires a timer with a longer delay immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** The clock of this machine. Its timers do not keep the process alive. */
+/** Its timers do not keep the process alive; those of `holdingClock` do, for commands that only wait for a timer. */
 export const systemClock: Clock = clockWhoseTimers((timer) => timer.unref());
-
-/** A clock like `systemClock` whose timers keep the process alive, for commands that only wait for a timer. */
 export const holdingClock: Clock = clockWhoseTimers((timer) => timer);
 
 function clockWhoseTimers(armed: (timer: NodeJS.Timeout) => NodeJS.Timeout): Clock {

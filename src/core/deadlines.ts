@@ -25,10 +25,7 @@ export class Deadline {
   }
 }
 
-/**
- * A power of two, so that a bit mask finds the slot of a tick. The wheel passes a deadline that is more than one
- * revolution away without firing it.
- */
+/** A power of two, so that a bit mask finds the slot of a tick. */
 const SLOT_COUNT = 256;
 const SLOT_MASK = SLOT_COUNT - 1;
 
@@ -52,10 +49,7 @@ export class Deadlines {
     return this.#size;
   }
 
-  /**
-   * Calls `fn` once, after at least `ms`.
-   * @param now - the current monotonic time in ms, if the caller has just read the clock.
-   */
+  /** @param now - the current monotonic time in ms, if the caller has just read the clock. */
   set(ms: number, fn: () => void, now = this.#clock.monotonic()): Deadline {
     const deadline = new Deadline(ms, fn);
     deadline.dueTick = this.#dueTick(ms, now);
@@ -72,7 +66,6 @@ export class Deadlines {
     deadline.dueTick = this.#dueTick(deadline.ms, this.#clock.monotonic());
   }
 
-  /** Cancels the deadline. No-op after the deadline fired or was cleared. */
   clear(deadline: Deadline): void {
     if (Number.isNaN(deadline.dueTick)) return;
     this.#forget(deadline);
@@ -155,11 +148,7 @@ export class Deadlines {
     }
   }
 
-  /**
-   * Arms the timer for the next slot that is not empty.
-   *
-   * @param due - the deadlines that did not fire because a callback threw. They fire at the next tick. Usually empty.
-   */
+  /** @param due - the deadlines that did not fire because a callback threw. They fire at the next tick. */
   #armNext(due: Deadline): void {
     while (due.next !== due) {
       const deadline = due.next;

@@ -15,7 +15,6 @@ const UNITS: readonly (readonly [name: string, ms: number])[] = [
 ];
 const DURATION = /^(\d{1,16})(ms|s|m|h)$/;
 
-/** @returns the duration in ms; undefined if the text is neither a whole number with a unit nor `0`. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   const [, digits, unit] = DURATION.exec(text) ?? [];

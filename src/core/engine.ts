@@ -6,15 +6,11 @@ import { getHeapSpaceStatistics, type HeapSpaceInfo, setFlagsFromString } from '
 import { runInNewContext } from 'node:vm';
 import { systemClock } from './clock.ts';
 
-/**
- * The maximum size of the young generation. A larger size saves no more CPU time (docs/performance.md), but without a
- * maximum, V8 lets the young generation grow to twice this size.
- */
+/** A larger young generation saves no more CPU time (docs/performance.md). V8 alone lets it grow to twice this size. */
 const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
 /**
- * How much memory V8 may allocate between two full collections. V8 counts buffers, and objects of the old generation.
- * By default, V8 allows about 8 MiB for a heap as small as noria's. The buffers of
- * tunnels reach 8 MiB before a young collection frees them, so V8 would often run a full collection (docs/performance.md).
+ * V8 counts buffers, and objects of the old generation, and by default allows about 8 MiB for a heap as small as noria's.
+ * The buffers of tunnels reach 8 MiB before a young collection frees them, so V8 would often run a full collection.
  */
 const FULL_COLLECTION_BYTES = 32 * 1024 * 1024;
 /** V8 doubles the young generation only after several collections, so more frequent checks are not needed. */
@@ -65,11 +61,7 @@ function limitYoungMemory(spaces: readonly HeapSpaceInfo[]): void {
   setFlag('semi-space-growth-factor', isFull ? 1 : 2);
 }
 
-/**
- * Lets V8 allocate FULL_COLLECTION_BYTES between two full collections. The V8 flag takes this amount as a percentage of
- * the size of the old generation. If the old generation is large, the percentage is rounded to 0, and V8 chooses the
- * amount itself.
- */
+/** The flag takes the amount as a percentage of the old generation. Rounded to 0, V8 chooses the amount itself. */
 function delayFullCollections(spaces: readonly HeapSpaceInfo[]): void {
   const old = spaces.filter(({ space_name: name }) => !name.startsWith('new_') && name !== 'read_only_space');
   const oldBytes = old.reduce((sum, { space_used_size: bytes }) => sum + bytes, 0);

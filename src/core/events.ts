@@ -9,7 +9,7 @@ export interface NoriaEvents {
    * its history.
    */
   'member.joined': MemberEvent & { readonly remainingMs: number | undefined; readonly renewed: boolean };
-  /** noria excluded a member for `forMs` because of `fault`. `faults` is the member's fault score at this moment. */
+  /** `faults` is the member's fault score at this moment. */
   'member.quarantined': MemberEvent & {
     readonly forMs: number;
     readonly fault: FaultCode;
@@ -18,7 +18,6 @@ export interface NoriaEvents {
   'member.restored': MemberEvent;
   /** The pool gives a member no more requests; its open tunnels continue. */
   'member.drained': MemberEvent & { readonly openTunnels: number };
-  /** The pool removed a member for good. */
   'member.left': MemberEvent & {
     readonly reason: string;
     readonly uses: number;
@@ -70,7 +69,6 @@ export interface NoriaEvents {
     readonly ms: number;
     readonly message?: string;
   };
-  /** The state of a source, or the reason for its state, changed. */
   'source.moved': {
     readonly source: string;
     readonly from: string;
@@ -88,17 +86,13 @@ export interface NoriaEvents {
     readonly ready: boolean;
     readonly reason: string;
     readonly advice?: string;
-    /**
-     * The current problems as texts. A problem of a source has the form `SOURCE: REASON`, any other problem the form
-     * `REASON`.
-     */
+    /** As `SOURCE: REASON` for a problem of a source, else as `REASON`. */
     readonly problems: readonly string[];
     readonly shuttingDown: boolean;
     /** Whether noria now has no problem, but had one before this event. */
     readonly cleared: boolean;
   };
 
-  /** noria connected to the fleet's store, lost the connection, or found that the store refuses noria. */
   'fleet.store': { readonly up: boolean; readonly reason?: string; readonly code?: FaultCode };
   /**
    * This noria tried to record its next call to the service in the fleet's store. `granted`: this noria may call.
@@ -138,15 +132,10 @@ export interface NoriaEvents {
     readonly member?: string;
     /** The target as `host:port`. Do not use it as a metric label: labels need closed sets. */
     readonly target: string;
-    /** The remaining lifetime of the member in ms, if known. */
     readonly remainingMs?: number;
     readonly request?: string | undefined;
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
-  /**
-   * noria decided that the network of this machine is down, because connections to many members failed at the same
-   * time, or that it works again.
-   */
   'network.judged': { readonly down: boolean };
 
   /** A client request or tunnel ended. Without subscribers, noria builds no records. */
@@ -237,7 +226,6 @@ export class EventBus {
     this.#onSubscriberError = onSubscriberError;
   }
 
-  /** Disposing of the result ends the subscription. */
   on<Name extends EventName>(name: Name, subscriber: Subscriber<Name>): Disposable {
     const before: Subscriber<Name>[] = this.#subscribers[name] ?? [];
     this.#set(name, [...before, subscriber]);
@@ -258,7 +246,7 @@ export class EventBus {
     return (this.#subscribers[name]?.length ?? 0) > 0;
   }
 
-  /** Calls all subscribers synchronously, in the order of subscription. */
+  /** Synchronous, in the order of subscription. */
   emit<Name extends EventName>(name: Name, event: NoriaEvents[Name]): void {
     const subscribers: Subscriber<Name>[] | undefined = this.#subscribers[name];
     if (subscribers === undefined) return;

@@ -29,10 +29,7 @@ export function makeMark(): string {
   return `noria-${randomBytes(8).toString('hex')}`;
 }
 
-/**
- * The marks of norias in the values of Via; undefined if there are none. A noria that finds its own mark in a CONNECT
- * refuses the request with the fault `proxy-loop`.
- */
+/** A noria that finds its own mark in the Via of a CONNECT refuses the request with the fault `proxy-loop`. */
 export function readMarks(via: readonly string[]): readonly string[] | undefined {
   if (via.length === 0) return undefined;
   const marks = via.flatMap((value) => value.match(MARK) ?? []);
@@ -54,12 +51,7 @@ const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 
 /** The maximum length of a user name and of a password, by RFC 1929. */
 const MAX_LOGIN_BYTES = 255;
 
-/**
- * Reads the URL of a front proxy.
- *
- * @returns `value`: the proxy. Or `wrong`: why `text` is invalid, such as `is not a URL`; the caller puts the name of
- * the key before it. `wrong` does not quote the URL, which may contain a password.
- */
+/** `wrong` follows the name of the key, and does not quote the URL, which may contain a password. */
 export function readFrontProxy(text: string): { readonly value: FrontProxy } | { readonly wrong: string } {
   const [, scheme = ''] = /^([a-z0-9]+):\/\//i.exec(text) ?? [];
   const protocol = PROTOCOLS.get(scheme.toLowerCase());
@@ -82,7 +74,6 @@ export function readFrontProxy(text: string): { readonly value: FrontProxy } | {
   return 'wrong' in login ? login : { value: { protocol, host, port, login } };
 }
 
-/** The proxy as a URL with a masked password. */
 export function formatFrontProxy({ protocol, host, port, login }: FrontProxy): string {
   const user = login === undefined ? '' : `${encodeURIComponent(login.username)}:${MASK}@`;
   return `${protocol}://${user}${formatHostPort(host, port)}`;

@@ -1,8 +1,6 @@
 /**
- * A binary min-heap whose nodes know their index, so that any node can be moved or removed in O(log n).
- *
- * Queries for the smallest keys do not change the heap. A query visits only the nodes of its answer and their
- * children.
+ * A binary min-heap whose nodes know their index, so that any node can be moved or removed in O(log n). A query for the
+ * smallest keys does not change the heap, and visits only the nodes of its answer and their children.
  */
 
 /** A node is in at most one heap at a time. */
@@ -24,7 +22,6 @@ export class Heap<Node extends HeapNode> {
     return this.#nodes[0];
   }
 
-  /** The smallest key; `Infinity` when the heap is empty. */
   get firstKey(): number {
     const first = this.#nodes[0];
     return first === undefined ? Number.POSITIVE_INFINITY : first.key;
@@ -35,7 +32,6 @@ export class Heap<Node extends HeapNode> {
     this.#rise(node, this.#nodes.length - 1);
   }
 
-  /** Removes a node. No-op if `node` is in no heap. */
   remove(node: Node): void {
     const index = node.heapIndex;
     if (index < 0) return;
@@ -56,14 +52,12 @@ export class Heap<Node extends HeapNode> {
     }
   }
 
-  /** The number of nodes whose key is `key` or smaller. */
   countUpTo(key: number, index = 0): number {
     const node = this.#nodes[index];
     if (node === undefined || node.key > key) return 0;
     return 1 + this.countUpTo(key, 2 * index + 1) + this.countUpTo(key, 2 * index + 2);
   }
 
-  /** The smallest key above `key`; `Infinity` when there is none. */
   nextAfter(key: number, index = 0): number {
     const node = this.#nodes[index];
     if (node === undefined) return Number.POSITIVE_INFINITY;
@@ -71,7 +65,6 @@ export class Heap<Node extends HeapNode> {
     return Math.min(this.nextAfter(key, 2 * index + 1), this.nextAfter(key, 2 * index + 2));
   }
 
-  /** The node with the smallest key among the nodes that `fits` accepts. */
   firstThat(fits: (node: Node) => boolean, index = 0, best?: Node): Node | undefined {
     const node = this.#nodes[index];
     if (node === undefined || (best !== undefined && node.key >= best.key)) return best;

@@ -19,25 +19,16 @@ export interface HostPort {
 
 const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
-/**
- * Longer texts are rejected before normalisation, so that hostile input causes little work. The limit exceeds
- * MAX_NAME_LENGTH, because normalisation can shorten a text.
- */
+/** Before normalisation, which can shorten a text: hostile input then causes little work. */
 const MAX_TEXT_LENGTH = 512;
-/**
- * Matches the characters that are allowed before normalisation. Normalisation checks the non-ASCII characters (IDNA).
- */
+/** The characters that are allowed before normalisation, which checks the non-ASCII ones (IDNA). */
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
 /** Matches a label after normalisation. Underscores are allowed, because many real names contain them. */
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/;
 /** Matches lower-case names whose last label cannot be a number. They are the common case, and need no URL parser. */
 const PLAIN_NAME = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/;
 
-/**
- * Parses `host:port` or `[v6]:port`. With `defaultPort`, the port may be missing.
- *
- * @returns undefined for any other text.
- */
+/** Parses `host:port` or `[v6]:port`. With `defaultPort`, the port may be missing. */
 export function parseHostPort(text: string, defaultPort?: number): HostPort | undefined {
   const bracketed = text.startsWith('[');
   const hostEnd = bracketed ? text.indexOf(']') + 1 : text.indexOf(':');
@@ -49,23 +40,18 @@ export function parseHostPort(text: string, defaultPort?: number): HostPort | un
   return makeHostPort(bracketed ? text.slice(1, end - 1) : text.slice(0, end), port, bracketed);
 }
 
-/**
- * Returns the canonical form for a host without brackets and a port number, for example from a SOCKS frame or a URL;
- * undefined for an invalid host or port.
- */
+/** For a host without brackets, for example from a SOCKS frame or a URL. */
 export function hostPort(host: string, port: number): HostPort | undefined {
   if (!Number.isInteger(port) || port < 1 || port > 65_535) return undefined;
   return makeHostPort(host, port, host.includes(':'));
 }
 
-/** Parses a decimal number from 1 to 65535; undefined for any other text. */
 export function parsePort(text: string): number | undefined {
   if (!/^\d{1,5}$/.test(text)) return undefined;
   const port = Number(text);
   return port >= 1 && port <= 65_535 ? port : undefined;
 }
 
-/** `host:port`, with brackets around an IPv6 host. */
 export function formatHostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
@@ -91,10 +77,6 @@ function makeHostPort(host: string, port: number, wantsIpv6: boolean): HostPort 
   return { host: name, port, kind: isIPv4(name) ? 'ipv4' : 'name', text: `${name}:${port}` };
 }
 
-/**
- * The canonical name or IPv4 address: a name in lower case with IDNA A-labels, an address as dotted decimal. Undefined
- * if the text is not a host name.
- */
 function canonicalName(text: string): string | undefined {
   if (text === '' || text.length > MAX_TEXT_LENGTH || !HOST_TEXT.test(text)) return undefined;
   let host: string;

@@ -27,7 +27,6 @@ const WILDCARDS: ReadonlyMap<string, string> = new Map([
   ['0.0.0.0', '127.0.0.1'],
   ['::', '::1'],
 ]);
-/** The names that hosts files usually give to loopback addresses. */
 const LOOPBACK_NAMES = [
   'localhost',
   'localhost.localdomain',
@@ -40,16 +39,11 @@ const LOOPBACK_NAMES = [
 ];
 /** The lower numbers are the standard streams. */
 const FIRST_FD = 3;
-/** The maximum number of ports in a range. noria opens a server for each port. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
-/** `hostPort` checks the host of a listen address together with this port, because it rejects port 0. */
+/** `hostPort` rejects port 0. */
 const ANY_PORT = 1;
 
-/**
- * @returns `value`: the address. Or `wrong`: why `text` is invalid, such as `has no port`; the caller puts `text`
- * before it.
- */
 export function readListenAddress(
   text: string,
 ): { readonly value: ListenAddress } | { readonly wrong: string } {
@@ -70,7 +64,7 @@ export function readListenAddress(
   return wrong === undefined ? { value: { kind: 'tcp', host, port, lastPort } } : { wrong };
 }
 
-/** The addresses to which servers on `address` will be bound. Empty for an inherited socket, whose address is unknown. */
+/** Empty for an inherited socket, whose address is unknown. */
 export function boundAddresses(address: ListenAddress): BoundAddress[] {
   if (address.kind === 'fd') return [];
   const { host, port, lastPort = port } = address;
@@ -84,10 +78,7 @@ export function formatListenAddress(address: ListenAddress): string {
   return formatHostPort(host, port) + (lastPort === port ? '' : `-${lastPort}`);
 }
 
-/**
- * Whether only this machine can reach the address. For an inherited socket the result is true, although its address
- * is unknown until noria opens the socket.
- */
+/** True for an inherited socket, whose address is unknown until noria opens it. */
 export function isLocalAddress(address: ListenAddress): boolean {
   return address.kind === 'fd' || address.host === 'localhost' || isLoopbackAddress(address.host);
 }
@@ -134,10 +125,7 @@ function wrongPorts(first: number, last: number): string | undefined {
   return last - first >= MAX_RANGE ? `has a range of more than ${MAX_RANGE} ports` : undefined;
 }
 
-/**
- * Whether a target is one of noria's own listeners or its admin address. noria always refuses such a target. Otherwise
- * a client could reach the admin API through the proxy, or create a proxy loop.
- */
+/** noria refuses such a target: a client could reach the admin API through the proxy, or create a proxy loop. */
 export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): boolean {
   return own.some(({ host: address, port }) => {
     if (port !== target.port) return false;
@@ -147,12 +135,7 @@ export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): bo
   });
 }
 
-/**
- * Whether the address of a member is one of noria's own.
- *
- * Unlike `isOwnAddress`, it distinguishes loopback addresses: if noria listens on 127.0.0.1, a member at 127.0.0.2 is
- * not noria.
- */
+/** Unlike `isOwnAddress`, it distinguishes loopback addresses: noria on 127.0.0.1 is no member at 127.0.0.2. */
 export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boolean {
   const isOther = (address: string) =>
     [member.host, address].every((host) => host.startsWith('127.')) && member.host !== address;

@@ -26,7 +26,6 @@ export class LiveList<Item extends Listed> {
     this.#items.push(item);
   }
 
-  /** Deletes an item, and moves the last item to its place. No-op if the item is not in the list. */
   delete(item: Item): void {
     const { listIndex } = item;
     if (listIndex < 0) return;
@@ -37,7 +36,7 @@ export class LiveList<Item extends Listed> {
     this.#items[listIndex] = last;
   }
 
-  /** Returns a copy, so that the caller can add and remove items while it iterates over the result. */
+  /** A copy, so that the caller can add and remove items meanwhile. */
   all(): readonly Item[] {
     return [...this.#items];
   }

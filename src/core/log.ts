@@ -61,7 +61,7 @@ function roundDurations(fields: Record<string, unknown>): Record<string, unknown
   );
 }
 
-/** Loads pino-pretty only here, because most daemons log JSON and start faster without it. */
+/** Loaded only here: most daemons log JSON and start faster without it. */
 function prettyStream(destination: DestinationStream | undefined): DestinationStream {
   const colorize = process.stderr.isTTY === true && (process.env['NO_COLOR'] ?? '') === ''; // see https://no-color.org
   const pretty: typeof import('pino-pretty') = createRequire(import.meta.url)('pino-pretty');
@@ -144,7 +144,6 @@ function readinessLevel(event: NoriaEvents['readiness.changed']): Level {
   return isRoutine && !cleared ? 'debug' : 'info';
 }
 
-/** Logs every event until the caller disposes the returned subscription. */
 export function logEvents(bus: EventBus, log: Log, clock: Clock): Disposable {
   const names = Object.keys(LINES) as UnlimitedEvent[];
   const refusals = new RefusalLog(clock, log);
@@ -182,9 +181,8 @@ interface Window {
 }
 
 /**
- * Logs refused clients. Without a limit, a client that retries again and again would fill the disk. In each client's
- * window of time, each of the first refusals gets a line. At the end of the window, one more line states the number of
- * further refusals.
+ * A client that retries again and again would fill the disk. In each client's window of time, only the first refusals get
+ * a line each; at its end, one more line states the number of further ones.
  */
 class RefusalLog implements Disposable {
   readonly #clock: Clock;
@@ -210,7 +208,6 @@ class RefusalLog implements Disposable {
     window.codes[refusal.code] = (window.codes[refusal.code] ?? 0) + 1;
   }
 
-  /** Reports the summaries of all open windows, as if the windows ended now. */
   [Symbol.dispose](): void {
     this.#timer.disarm();
     this.#closeWindows(Number.POSITIVE_INFINITY);

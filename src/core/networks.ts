@@ -61,7 +61,6 @@ export class Networks {
 const PRIVATE = new Networks(PRIVATE_NETWORKS);
 const LOOPBACK = new Networks(['127.0.0.0/8', '::1/128']);
 
-/** Whether the text is an IP literal outside the public unicast addresses. */
 export function isPrivateAddress(address: string): boolean {
   return PRIVATE.hasOrEmbeds(address);
 }
@@ -71,7 +70,6 @@ export function isLoopbackAddress(address: string): boolean {
   return LOOPBACK.has(address);
 }
 
-/** Whether the text is a network such as `192.0.2.0/24` or `2001:db8::/32`, or a single address. */
 export function isCidr(text: string): boolean {
   return parseCidr(text) !== undefined;
 }
@@ -107,10 +105,7 @@ export function embeddedIpv4(address: string): readonly string[] {
   return inner;
 }
 
-/**
- * Returns the network that noria counts as one client when it limits clients: an IPv4 address, or the /64 of an IPv6
- * address. One customer usually has a whole /64.
- */
+/** What noria counts as one client: an IPv4 address, or the /64 of an IPv6 address, which one customer usually has. */
 export function clientNetwork(address: string): string {
   const groups = ipv6Groups(address);
   if (groups === undefined) return address;

@@ -14,12 +14,7 @@ export class Ownership {
     return thing;
   }
 
-  /**
-   * Closes all resources, one at a time, beginning with the one that was opened last. A second call waits for the first
-   * call.
-   *
-   * @throws AggregateError that names each resource that failed to close; the other resources are closed.
-   */
+  /** @throws AggregateError that names each resource that failed to close; the other resources are closed. */
   close(): Promise<void> {
     this.#closing ??= this.#closeAll();
     return this.#closing;

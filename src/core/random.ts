@@ -1,7 +1,4 @@
-/**
- * Returns a number from 0 up to but not including 1. Functions get their Random as a parameter, so that tests can be
- * repeated.
- */
+/** Returns a number from 0 up to but not including 1. */
 export type Random = () => number;
 
 export const systemRandom: Random = () => Math.random();

@@ -1,4 +1,3 @@
-/** A password, key or token. `toString`, `toJSON` and `util.inspect` return `[secret]`. */
 import { inspect } from 'node:util';
 
 export const MASK = '[secret]';
@@ -10,7 +9,7 @@ export class Secret {
     this.#value = value;
   }
 
-  /** Returns the value of the secret. Call it only where the value is needed: to send, parse, hash or compare it. */
+  /** Only where the value is needed: to send, parse, hash or compare it. */
   reveal(): string {
     return this.#value;
   }
@@ -38,7 +37,6 @@ export function secretsIn(value: unknown): Secret[] {
 /** Shorter secrets are not masked, because they occur by chance in many texts. */
 const MIN_MASKED_LENGTH = 4;
 
-/** Masks every occurrence of the secrets, plain or URL-encoded, in upper and lower case. */
 export function maskSecrets(text: string, secrets: readonly Secret[]): string {
   const values = secrets
     .map((secret) => secret.reveal())
@@ -59,4 +57,29 @@ function escapeRegExp(text: string): string {
 export interface Login {
   readonly username: string;
   readonly password: Secret;
+}
+
+/**
+ * Compares plain objects, arrays, Maps, scalars and Secrets by value (`isDeepStrictEqual` treats any two Secrets as equal).
+ * Any other object, for example a Set, equals only itself. A key with the value `undefined` differs from a missing key.
+ */
+export function isSame(one: unknown, other: unknown): boolean {
+  if (one instanceof Secret && other instanceof Secret) return one.reveal() === other.reveal();
+  if (one instanceof Map && other instanceof Map) {
+    const isSameEntry = ([key, value]: [unknown, unknown]) => other.has(key) && isSame(other.get(key), value);
+    return one.size === other.size && [...one].every(isSameEntry);
+  }
+  if (!isPlain(one) || !isPlain(other)) return Object.is(one, other);
+  const keys = Object.keys(one);
+  return (
+    Array.isArray(one) === Array.isArray(other) &&
+    keys.length === Object.keys(other).length &&
+    keys.every((key) => Object.hasOwn(other, key) && isSame(one[key], other[key]))
+  );
+}
+
+function isPlain(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null || Array.isArray(value);
 }

@@ -14,13 +14,10 @@ export type TargetRule =
   | { readonly kind: (typeof TARGET_SETS)[number] }
   /** `text` is canonical: a name in A-labels, an address or a network. For `below`, it is the name after `*.`. */
   | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
-  /** The range includes both ports. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
-/** `hostPort` requires a port, but this file uses only the host of its result. */
 const ANY_PORT = 1;
 
-/** @returns undefined for an invalid rule; `wrongTargetRule` says why. */
 export function parseTargetRule(text: string): TargetRule | undefined {
   const set = TARGET_SETS.find((name) => name === text);
   if (set !== undefined) return { kind: set };

@@ -1,4 +1,3 @@
-/** Formats a count, such as `1 member` or `5 members`. */
 export function formatCount(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
@@ -22,4 +21,48 @@ export function formatBytes(bytes: number): string {
   }
   const rounded = value >= 10 || unit === 0 ? Math.round(value) : Math.round(value * 10) / 10;
   return `${rounded} ${BYTE_UNITS[unit]}`;
+}
+
+/**
+ * Finds the known name that a misspelt name probably means. Ignores case.
+ *
+ * @returns undefined if more than a third of the characters of the longer name would have to change.
+ */
+export function nearest(text: string, known: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let bestShare = 1 / 3;
+  for (const name of known) {
+    const share = distance(text.toLowerCase(), name.toLowerCase()) / Math.max(text.length, name.length);
+    if (share < bestShare || (share === bestShare && best === undefined)) {
+      best = name;
+      bestShare = share;
+    }
+  }
+  return best;
+}
+
+/**
+ * The number of insertions, deletions, substitutions and transpositions between two texts (optimal string alignment
+ * distance).
+ */
+function distance(from: string, to: string): number {
+  let before: number[] = [];
+  let last = Array.from({ length: to.length + 1 }, (_, index) => index);
+  for (let row = 1; row <= from.length; row += 1) {
+    const line = [row];
+    for (let column = 1; column <= to.length; column += 1) {
+      const same = from[row - 1] === to[column - 1];
+      const swapped = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1];
+      const at = (list: readonly number[], index: number) => list[index] ?? Number.POSITIVE_INFINITY;
+      line[column] = Math.min(
+        at(last, column) + 1,
+        at(line, column - 1) + 1,
+        at(last, column - 1) + (same ? 0 : 1),
+        swapped ? at(before, column - 2) + 1 : Number.POSITIVE_INFINITY,
+      );
+    }
+    before = last;
+    last = line;
+  }
+  return last[to.length] ?? 0;
 }

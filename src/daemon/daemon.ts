@@ -6,11 +6,11 @@ import { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { makeMark } from '../core/front-proxy.ts';
 import { formatHostPort } from '../core/host-port.ts';
-import { isSame } from '../core/is-same.ts';
 import type { BoundAddress } from '../core/listen-address.ts';
 import type { Log } from '../core/log.ts';
 import { type Ownership, openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
+import { isSame } from '../core/secret.ts';
 import type { FleetConnector } from './fleet.ts';
 import {
   apiNeedsListenerAddress,

@@ -3,7 +3,7 @@
  * activity from time to time, and the pool adds the reported activity to its own. If the pool is also shared with a
  * second group, it passes the activity on to that group.
  */
-import { isSame } from '../core/is-same.ts';
+import { isSame } from '../core/secret.ts';
 import { QUIET_MS } from '../pool/candidates.ts';
 import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';

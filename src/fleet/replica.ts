@@ -11,7 +11,7 @@
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import { isSame } from '../core/is-same.ts';
+import { isSame } from '../core/secret.ts';
 import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from '../pool/lease.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';

@@ -10,13 +10,13 @@ import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { LoopGuard } from '../core/front-proxy.ts';
-import { isSame } from '../core/is-same.ts';
 import {
   type BoundAddress,
   formatListenAddress,
   type ListenAddress,
   overlap,
 } from '../core/listen-address.ts';
+import { isSame } from '../core/secret.ts';
 import type { Dialer } from '../dialer/contract.ts';
 import { Access, type WrongAttempt } from '../listener/access.ts';
 import type { ClientDesk } from '../listener/http/client-desk.ts';

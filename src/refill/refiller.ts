@@ -3,7 +3,7 @@
  * events that may require a draw.
  */
 import type { EventName } from '../core/events.ts';
-import { isSame } from '../core/is-same.ts';
+import { isSame } from '../core/secret.ts';
 import type { SourceForecast } from '../pool/lease.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import type { DrawSourceOptions, RefillSettings, SourceContext } from './options.ts';

@@ -8,7 +8,7 @@
 import { EarliestTimer, pause } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
-import { isSame } from '../core/is-same.ts';
+import { isSame } from '../core/secret.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
 import type { SourceForecast } from '../pool/lease.ts';

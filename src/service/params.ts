@@ -1,5 +1,5 @@
 /** Checks the `params` of a source against the table of its operation. */
-import { nearest } from '../core/nearest.ts';
+import { nearest } from '../core/words.ts';
 import { type DrawRow, OPERATIONS, type OperationParam, type SourceProduct } from './operations.ts';
 
 interface ParamProblem {

@@ -2,7 +2,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
 import { formatMembers, formatStatus } from '../../src/commands/status.ts';
 import { displayWidth } from '../../src/commands/table.ts';
-import { CHINESE_FAULTS, type Language } from '../../src/core/chinese.ts';
+import type { Language } from '../../src/core/chinese.ts';
 import { FAULTS } from '../../src/core/faults.ts';
 import { MEMBER, SOURCE, STATUS } from '../admin/fake-backend.ts';
 
@@ -159,7 +159,7 @@ test('status: reasons and advice come in the language of the terminal', () => {
   const { summary, advice } = FAULTS['service-transport'];
   const halted = { ...HALTED, reason: summary, advice };
   const lines = formatStatus({ ...STATUS, sources: [halted] }, [], { ...PLAIN, language: 'zh-CN' });
-  const [reason, todo] = CHINESE_FAULTS['service-transport'];
+  const [reason, todo] = FAULTS['service-transport'].chinese;
   const text = lines.join('').replace(/\s/g, '');
   expect(text).toContain(reason.replace(/\s/g, ''));
   expect(text).toContain(todo.replace(/\s/g, ''));

@@ -2,7 +2,6 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { printFailure } from '../../src/commands/terminal.ts';
-import { CHINESE_FAULTS } from '../../src/core/chinese.ts';
 import { FAULTS, NoriaError } from '../../src/core/faults.ts';
 import { fakeTerminal } from './fake-terminal.ts';
 
@@ -14,8 +13,8 @@ test('terminal: in a pipe, lines have no maximum width', async () => {
 });
 
 test.each([
-  [{ LANG: 'zh_CN.UTF-8' }, CHINESE_FAULTS['daemon-unreachable'][1]],
-  [{ LC_ALL: 'zh_TW.UTF-8', LANG: 'C' }, CHINESE_FAULTS['daemon-unreachable'][1]],
+  [{ LANG: 'zh_CN.UTF-8' }, FAULTS['daemon-unreachable'].chinese[1]],
+  [{ LC_ALL: 'zh_TW.UTF-8', LANG: 'C' }, FAULTS['daemon-unreachable'].chinese[1]],
   [{ LC_ALL: 'C', LANG: 'zh_CN.UTF-8' }, FAULTS['daemon-unreachable'].advice],
   [{}, FAULTS['daemon-unreachable'].advice],
 ])('terminal: prints the advice for a failure in the language of the locale: %j', (env, advice) => {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { CHINESE_FAULTS, faultTexts, languageOf, translate } from '../../src/core/chinese.ts';
+import { faultTexts, languageOf, translate } from '../../src/core/chinese.ts';
 import { FAULTS, type FaultCode } from '../../src/core/faults.ts';
 import { CODES } from '../../src/service/codes.ts';
 
@@ -32,7 +32,7 @@ test('chinese: every summary and advice of the service codes is translated', () 
 test('chinese: a fault has the texts of its code', () => {
   for (const code of Object.keys(FAULTS) as FaultCode[]) {
     const { summary, advice } = faultTexts(code, 'zh-CN');
-    expect([inChinese(FAULTS[code].summary), advice]).toEqual([summary, CHINESE_FAULTS[code][1]]);
+    expect([inChinese(FAULTS[code].summary), advice]).toEqual([summary, FAULTS[code].chinese[1]]);
   }
 });
 
@@ -43,7 +43,7 @@ test('chinese: docs/zh-CN/errors.md has the texts of the table', () => {
     .map((line) => line.replaceAll('`', '').slice(2, -2).split(' | '));
   expect(rows.length).toBe(Object.keys(FAULTS).length);
   for (const cells of rows) {
-    const [summary] = CHINESE_FAULTS[cells[0] as FaultCode];
+    const [summary] = FAULTS[cells[0] as FaultCode].chinese;
     expect(`${cells.at(-2)}。`).toBe(summary.replaceAll('`', ''));
   }
 });

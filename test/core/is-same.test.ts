@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { isSame } from '../../src/core/is-same.ts';
-import { Secret } from '../../src/core/secret.ts';
+import { isSame, Secret } from '../../src/core/secret.ts';
 
 const source = () => ({
   name: 'city',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { nearest } from '../../src/core/nearest.ts';
+import { nearest } from '../../src/core/words.ts';
 
 const KNOWN = ['timespan', 'fitter', 'tunnel', 'adr', 'count'];
 

@@ -3,7 +3,7 @@
  * authenticate the connection and not each request, so another client on it would act under this client's identity.
  */
 import type { Clock } from '../../core/clock.ts';
-import { isSame } from '../../core/is-same.ts';
+import { isSame } from '../../core/secret.ts';
 import type { MemberConnection } from '../../dialer/contract.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';

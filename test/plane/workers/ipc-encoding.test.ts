@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { isSame } from '../../../src/core/is-same.ts';
-import { Secret } from '../../../src/core/secret.ts';
+import { isSame, Secret } from '../../../src/core/secret.ts';
 import { decodeFromIpc, encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 
 /** Encodes and decodes the settings as the pipe does. */
