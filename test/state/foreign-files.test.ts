@@ -2,7 +2,7 @@
  * Files of others in the state folder that have one of noria's names. noria reports them immediately, and never writes
  * through or over them.
  */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import {
   chownSync,
   lstatSync,
@@ -12,8 +12,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { openState } from '../../src/state/folder.ts';
@@ -35,10 +34,10 @@ async function open(dir: string, daemon = true) {
 
 const makeFifo = (path: string) => void execFileSync('mkfifo', [path]);
 
-async function makeSocket(path: string): Promise<void> {
-  const server = createServer();
-  onTestFinished(() => new Promise<void>((resolve) => void server.close(() => resolve())));
-  await new Promise<void>((resolve) => server.listen(path, resolve));
+/** Leaves the socket of a process that was killed. It opens its name only, because a socket's path has at most 107 bytes. */
+function makeSocket(path: string): void {
+  const open = `require('node:net').createServer().listen(process.argv[1], () => process.kill(process.pid, 'SIGKILL'))`;
+  spawnSync(process.execPath, ['-e', open, basename(path)], { cwd: dirname(path) });
 }
 
 const kinds: [string, string, (path: string) => void | Promise<void>][] = [
