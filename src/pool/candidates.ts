@@ -12,21 +12,21 @@ import type { Random } from '../core/random.ts';
 import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
 import { type Bucket, Candidate, type Member, type MemberMoment, type PoolSource, Tier } from './member.ts';
 import { type PoolSettings, type ProcessPart, partOfProcess, type Strategy } from './options.ts';
-import { RandomRotation } from './rotation/random.ts';
-import { RankedRotation } from './rotation/ranked.ts';
-import type { PickCheck, Rotation } from './rotation/rotation.ts';
-import { RoundRobin } from './rotation/round-robin.ts';
-import { ShuffleRotation } from './rotation/shuffle.ts';
+import {
+  type PickCheck,
+  RandomRotation,
+  RankedRotation,
+  type Rotation,
+  RoundRobin,
+  ShuffleRotation,
+} from './rotations.ts';
 
-/**
- * If no request has searched a tier for longer than this, the next request that searches the tier emits the event
- * `demand.rose`.
- */
+/** If no request has searched a tier for longer than this, the next one that does emits the event `demand.rose`. */
 export const QUIET_MS = 1_000;
 
 const MAX_LISTS = 256;
 
-/** A rank is the number of open leases times USE_RANGE, plus `lastUse`. A double represents every such rank exactly. */
+/** A rank of open leases times USE_RANGE, plus `lastUse`, is exact in a double. */
 const USE_RANGE = 2 ** 32;
 
 const ROTATIONS: Record<Strategy, (random: Random) => Rotation<Candidate>> = {
@@ -37,6 +37,13 @@ const ROTATIONS: Record<Strategy, (random: Random) => Rotation<Candidate>> = {
   'longest-lived': () => new RankedRotation(({ member }) => -member.endsAt, false),
   fastest: (random) => new RandomRotation(random, ({ member }, now) => member.expectedLatencyMs(now)),
 };
+
+/** What the index reads of the pool's members. */
+interface Held {
+  readonly settings: PoolSettings;
+  readonly sources: ReadonlyMap<string, PoolSource>;
+  readonly byKey: ReadonlyMap<string, Member>;
+}
 
 /** A check that also learns whether the pick searched a tier that no request had searched for longer than QUIET_MS. */
 export interface CandidateCheck extends PickCheck<Candidate> {
@@ -73,7 +80,7 @@ export class Candidates {
     return undefined;
   }
 
-  /** Picks only from the first tier with a member that is not quarantined. */
+  /** Only from the first tier with a member that is not quarantined. */
   pickOfFirstTier(check: CandidateCheck): Member | undefined {
     for (const tier of this.tiers) {
       const candidate = search(tier, check);
@@ -93,34 +100,27 @@ export class Candidates {
 export class CandidateIndex {
   /** True when a member may have become free. The pool sets it to false, and then gives free members to the waiting clients. */
   membersFreed = false;
-  /**
-   * The share of this process in the limits that apply to several processes together, such as `maxTunnelsPerMember`.
-   * After a change of `part`, the caller must call `update` for each member.
-   */
+  /** After a change, the caller must call `update` for each member. */
   part: ProcessPart = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
   readonly #random: Random;
   readonly #lists = new Map<string, Candidates>();
   readonly #changes = new Heap<MemberMoment>();
   readonly #timer: EarliestTimer;
-  #settings: PoolSettings;
-  #sources: readonly PoolSource[] = [];
+  readonly #held: Held;
   #anyMember = new Candidates(ANY_MEMBER, []);
 
   /** @param onDue - called when the timer fires; must update or remove every member that `due` returns. */
-  constructor(
-    { clock, random, settings }: { clock: Clock; random: Random; settings: PoolSettings },
-    onDue: () => void,
-  ) {
+  constructor(clock: Clock, random: Random, held: Held, onDue: () => void) {
     this.#random = random;
-    this.#settings = settings;
+    this.#held = held;
     this.#timer = new EarliestTimer(clock, () => {
       onDue();
       this.#timer.armBy(this.#changes.firstKey);
     });
   }
 
-  find(filter: MemberFilter, members: ReadonlyMap<string, Member>, now: number): Candidates {
+  find(filter: MemberFilter, now: number): Candidates {
     if (filter === ANY_MEMBER) return this.#anyMember;
     const key = keyOfFilter(filter);
     let list = this.#lists.get(key);
@@ -128,7 +128,7 @@ export class CandidateIndex {
       this.#makeRoom();
       list = this.#make(filter);
       this.#lists.set(key, list);
-      for (const member of members.values()) addToList(list, member);
+      for (const member of this.#held.byKey.values()) addToList(list, member);
     }
     list.lastUsedAt = now;
     return list;
@@ -138,22 +138,13 @@ export class CandidateIndex {
     return this.#lists.values();
   }
 
-  /**
-   * Drops all lists and builds the list of all members again. Call it when settings or sources change. Lists that
-   * `find` returned earlier are then invalid.
-   */
-  rebuild(
-    settings: PoolSettings,
-    sources: readonly PoolSource[],
-    members: ReadonlyMap<string, Member>,
-  ): void {
-    this.#settings = settings;
-    this.#sources = sources;
+  /** Call it when settings or sources change. Lists that `find` returned earlier are then invalid. */
+  rebuild(): void {
     for (const list of this.#lists.values()) saveLastWanted(list);
     this.#lists.clear();
     this.#anyMember = this.#make(ANY_MEMBER);
     this.#lists.set(keyOfFilter(ANY_MEMBER), this.#anyMember);
-    for (const member of members.values()) {
+    for (const member of this.#held.byKey.values()) {
       member.candidates.length = 0;
       addToList(this.#anyMember, member);
     }
@@ -176,7 +167,7 @@ export class CandidateIndex {
 
   setEnd(member: Member, endsAt: number): void {
     member.endsAt = endsAt;
-    member.source.expiries.update(member.usableUntil, endsAt - this.#settings.safetyMarginMs);
+    member.source.expiries.update(member.usableUntil, endsAt - this.#held.settings.safetyMarginMs);
     for (const candidate of member.candidates) candidate.rotation?.rankChanged(candidate);
   }
 
@@ -214,14 +205,14 @@ export class CandidateIndex {
     if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;
     if (source.blockedReason !== undefined || this.#isFull(member)) return undefined;
     if (phase.name === 'quarantined') {
-      if (member.trialLease !== undefined) return undefined; // only one lease at a time may test a quarantined member
+      if (member.trialLease !== undefined) return undefined; // only one lease at a time may test the member
       if (phase.untilAt > now) return 'quarantined';
     }
-    return member.endsAt - this.#settings.minRemainingMs > now ? 'fresh' : 'expiring';
+    return member.endsAt - this.#held.settings.minRemainingMs > now ? 'fresh' : 'expiring';
   }
 
   #isFull(member: Member): boolean {
-    const { maxTunnelsPerMember, maxUsesPerMember } = this.#settings.rotation;
+    const { maxTunnelsPerMember, maxUsesPerMember } = this.#held.settings.rotation;
     return (
       (maxTunnelsPerMember > 0 && member.openLeases >= partOfProcess(maxTunnelsPerMember, this.part)) ||
       (maxUsesPerMember > 0 && member.uses + member.pendingUses >= maxUsesPerMember)
@@ -231,7 +222,7 @@ export class CandidateIndex {
   #changesAt(member: Member, now: number): number {
     const { phase, usableUntil } = member;
     if (phase.name === 'quarantined' && phase.untilAt > now) return Math.min(phase.untilAt, usableUntil.key);
-    const expiringAt = member.endsAt - this.#settings.minRemainingMs;
+    const expiringAt = member.endsAt - this.#held.settings.minRemainingMs;
     return expiringAt > now ? Math.min(expiringAt, usableUntil.key) : usableUntil.key;
   }
 
@@ -241,17 +232,19 @@ export class CandidateIndex {
   }
 
   #make(filter: MemberFilter): Candidates {
-    const sources = this.#sources.filter(({ name }) => filter.source === undefined || filter.source === name);
-    const priorities = [...new Set(sources.map(({ options }) => options.priority))].sort((a, b) => a - b);
-    const { strategy } = this.#settings.rotation;
-    const tiers = priorities.map((priority) => {
-      const equals = sources.filter(({ options }) => options.priority === priority);
-      return new Tier(equals, {
-        fresh: ROTATIONS[strategy](this.#random),
-        expiring: ROTATIONS[strategy](this.#random),
-        quarantined: new RoundRobin(),
+    const { sources, settings } = this.#held;
+    const fitting = [...sources.values()].filter(
+      ({ name }) => filter.source === undefined || filter.source === name,
+    );
+    const byPriority = Map.groupBy(fitting, ({ options }) => options.priority);
+    const makeRotation = ROTATIONS[settings.rotation.strategy];
+    const tiers = [...byPriority]
+      .sort(([one], [other]) => one - other)
+      .map(([, equals]) => {
+        const fresh = makeRotation(this.#random);
+        const expiring = makeRotation(this.#random);
+        return new Tier(equals, { fresh, expiring, quarantined: new RoundRobin() });
       });
-    });
     return new Candidates(filter, tiers);
   }
 
@@ -268,7 +261,12 @@ export class CandidateIndex {
     this.#lists.delete(key);
     saveLastWanted(list);
     for (const tier of list.tiers) {
-      for (const source of tier.sources) for (const member of source.members) removeFromTier(tier, member);
+      for (const source of tier.sources) {
+        for (const { candidates } of source.members) {
+          const index = candidates.findIndex((candidate) => candidate.tier === tier);
+          if (index >= 0) candidates.splice(index, 1);
+        }
+      }
     }
   }
 }
@@ -279,9 +277,7 @@ function search(tier: Tier, check: CandidateCheck): Candidate | undefined {
   return tier.buckets.fresh.pick(check) ?? tier.buckets.expiring.pick(check);
 }
 
-/**
- * Picks the member with the fewest open leases. Among members with equally many, picks the member whose last use is longest ago.
- */
+/** The fewest open leases first; among equals, the member whose last use is longest ago. */
 function byOpenLeases({ member }: Candidate, lastUse: number): number {
   return member.openLeases * USE_RANGE + (lastUse % USE_RANGE);
 }
@@ -298,17 +294,7 @@ function addToList(list: Candidates, member: Member): void {
   candidate.moveTo(member.bucket);
 }
 
-function removeFromTier(tier: Tier, member: Member): void {
-  const index = member.candidates.findIndex((candidate) => candidate.tier === tier);
-  if (index < 0) return;
-  member.candidates[index]?.moveTo(undefined);
-  member.candidates.splice(index, 1);
-}
-
-/**
- * Copies `lastWantedAt` of a list's first tier to the sources of this tier. Call it before the list is removed:
- * otherwise refill would not know of this demand.
- */
+/** Call it before the list is removed: otherwise refill would not know of the demand that only the list records. */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;
   for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);

@@ -27,30 +27,17 @@ export interface Verdict {
   readonly user: string | undefined;
 }
 
-/** Null: not known, or never used. */
-export interface ClientState {
-  readonly session: string | null;
-  readonly tag: string | null;
-  readonly member: string | null;
-  readonly exit: string | null;
-  readonly location: string | null;
-  readonly expiresIn: number | null;
-  readonly movesAt: string | null;
-  readonly attempts: number | null;
-  readonly sites: readonly string[];
-}
-
-export interface ClientUse {
+export class ClientUse {
   /** When, in epoch ms: another process may compare it. */
-  at: number;
-  member: string;
-  exit: string;
-  source: string;
-  location: string;
-  attempts: number;
+  at = 0;
+  member = '';
+  exit = '';
+  source = '';
+  location = '';
+  attempts = 0;
   session: string | undefined;
   tag: string | undefined;
-  readonly hosts: string[];
+  readonly hosts: string[] = [];
 }
 
 const MAX_CLIENTS = 1_000;
@@ -71,7 +58,8 @@ export class Clients {
 
   constructor(
     clock: Clock,
-    { members, sessions }: { readonly members: Members; readonly sessions: Sessions },
+    members: Members,
+    sessions: Sessions,
     report: (use: ClientUse, host: string, verdict: Verdict) => void,
   ) {
     this.#clock = clock;
@@ -83,19 +71,14 @@ export class Clients {
   /** Runs for each request: an ordinary one costs no allocation. */
   used(request: LeaseRequest, member: Member): void {
     const { client = '', session, tag } = request.routing;
-    const last = useIn(this.#last, client);
+    const last = this.#last.getOrMake(client, makeUse);
     // one client often requests one host many times in a row
     if (last.hosts.length > 1 || last.hosts[0] !== request.targetHost) last.hosts.length = 0;
     const at = this.#clock.now();
     note(last, request, member, at);
-    if (session !== undefined) note(useIn(this.#bySession, session), request, member, at);
+    if (session !== undefined) note(this.#bySession.getOrMake(session, makeUse), request, member, at);
     if (tag === undefined) return;
-    let tags = this.#byTag.get(client);
-    if (tags === undefined) {
-      tags = new BoundedMap(MAX_TAGS);
-      this.#byTag.set(client, tags);
-    }
-    note(useIn(tags, tag), request, member, at);
+    note(this.#byTag.getOrMake(client, makeTags).getOrMake(tag, makeUse), request, member, at);
   }
 
   /** A tag names one request more closely than a session. Without either, this is the client's last request. */
@@ -129,7 +112,8 @@ export class Clients {
     return { host };
   }
 
-  describe(name: ClientName, use = this.find(name)): ClientState {
+  /** Null: not known, or never used. */
+  describe(name: ClientName, use = this.find(name)) {
     const session = this.#sessions.find(name.session ?? use?.session ?? '');
     const member = this.#members.find(
       name.tag === undefined ? (session?.member ?? use?.member) : use?.member,
@@ -153,7 +137,7 @@ export class Clients {
     const held = tag === undefined ? this.#sessions.find(session ?? '')?.member : undefined;
     const member = this.#members.find(held);
     if (member === undefined) return undefined;
-    const use = emptyUse();
+    const use = new ClientUse();
     const routing = { ...(session !== undefined && { session }), ...(tag !== undefined && { tag }) };
     note(use, { id: 0, routing, targetHost: '', avoid: [], waitMs: 0 }, member, this.#clock.now());
     return use;
@@ -174,27 +158,8 @@ export class Clients {
   }
 }
 
-function useIn(uses: BoundedMap<string, ClientUse>, key: string): ClientUse {
-  const known = uses.get(key);
-  if (known !== undefined) return known;
-  const use = emptyUse();
-  uses.set(key, use);
-  return use;
-}
-
-function emptyUse(): ClientUse {
-  return {
-    at: 0,
-    member: '',
-    exit: '',
-    source: '',
-    location: '',
-    attempts: 0,
-    session: undefined,
-    tag: undefined,
-    hosts: [],
-  };
-}
+const makeUse = () => new ClientUse();
+const makeTags = () => new BoundedMap<string, ClientUse>(MAX_TAGS);
 
 function note(
   use: ClientUse,

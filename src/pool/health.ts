@@ -9,7 +9,6 @@
  * fault, the count is halved and all suspicions end. The half-life is the time from the member's joining to its end of
  * life.
  */
-
 import { MINUTE_MS } from '../core/duration.ts';
 import type { HealthOptions } from './options.ts';
 
@@ -32,6 +31,8 @@ export interface SuspectFailure {
   readonly host: string;
   readonly client: string;
   readonly compared: boolean;
+  /** Whether the member closed a tunnel; otherwise it refused an attempt. */
+  readonly cut: boolean;
 }
 
 export interface HealthSnapshot {
@@ -51,7 +52,7 @@ export class Health {
   #refusals: Suspicion | undefined;
   #cuts: Suspicion | undefined;
 
-  /** The number of consecutive faults that is compared with `maxFailures`. It includes suspicions that count as faults. */
+  /** The consecutive faults, with the suspicions that count as faults. */
   get score(): number {
     return this.#faults + (this.#refusals?.counted ?? 0) + (this.#cuts?.counted ?? 0);
   }
@@ -69,42 +70,37 @@ export class Health {
     if (this.score === 0) this.#quarantines = 0;
   }
 
-  /**
-   * Counts a fault that no target can cause.
-   *
-   * @param halfLifeMs - after this time without a fault, earlier faults count half.
-   */
+  /** @param halfLifeMs - after this time without a fault, earlier faults count half. */
   fault(now: number, halfLifeMs: number, { maxFailures }: HealthOptions): HealthVerdict {
     this.#fade(now, halfLifeMs);
     this.#faults += 1;
     return this.score >= Math.max(1, maxFailures) ? 'evict' : 'quarantine';
   }
 
+  /** @param evidence - of the member's source, which has already counted the failure. */
   suspect(
-    failure: SuspectFailure & { readonly cut: boolean },
-    surroundings: Omit<Surroundings, 'memberWorked' | 'sourceWorked'>,
+    failure: SuspectFailure,
+    evidence: SourceEvidence,
     { now, halfLifeMs, maxFailures }: { now: number; halfLifeMs: number; maxFailures: number },
   ): HealthVerdict {
-    const workedAt = failure.cut ? this.#answeredAt : this.#acceptedAt;
-    const memberWorked = now - workedAt <= WORKED_MS;
-    if (memberWorked && !failure.compared) return 'none';
+    const { cut, compared } = failure;
+    const memberWorked = now - (cut ? this.#answeredAt : this.#acceptedAt) <= WORKED_MS;
+    if (memberWorked && !compared) return 'none';
     this.#fade(now, halfLifeMs);
-    const suspicion = this.#suspicionFor(failure.cut);
+    const suspicion = (cut ? this.#cuts : this.#refusals) ?? new Suspicion();
+    if (cut) this.#cuts = suspicion;
+    else this.#refusals = suspicion;
     const before = suspicion.counted;
-    const sourceWorked = now - surroundings.sourceTotals.succeededAt <= WORKED_MS;
-    suspicion.add(failure, { ...surroundings, memberWorked, sourceWorked });
-    if (suspicion.isUndecided && !suspicion.isCompared) return 'probe';
+    suspicion.add(failure, memberWorked, evidence, now);
     const { counted, isCompared, isShared } = suspicion;
+    if (suspicion.isUndecided && !isCompared) return 'probe';
     if (counted === 0) return 'none';
     if (isCompared && this.score >= Math.max(1, maxFailures)) return isShared ? 'evict' : 'exclude-and-probe';
-    if (!failure.compared && counted <= before) return 'none';
+    if (!compared && counted <= before) return 'none';
     return isShared ? 'quarantine' : 'exclude';
   }
 
-  /**
-   * Duration of the quarantine that begins now: `quarantineMs` for the first quarantine. Each consecutive quarantine is
-   * twice as long as the one before.
-   */
+  /** Each consecutive quarantine is twice as long as the one before. */
   nextQuarantineMs({ quarantineMs }: HealthOptions): number {
     const forMs = quarantineMs * 2 ** this.#quarantines;
     this.#quarantines += 1;
@@ -115,23 +111,11 @@ export class Health {
     return { inRow: this.#faults, rests: this.#quarantines };
   }
 
-  /**
-   * Takes over counts from an earlier process, an earlier stay in the pool or another replica. Assumes that the last
-   * fault happened at monotonic `now`.
-   */
+  /** Of an earlier process, an earlier stay in the pool or another replica; as if the last fault happened now. */
   inherit({ inRow, rests }: HealthSnapshot, now: number): void {
     this.#faults = inRow;
     this.#quarantines = rests;
     this.#lastFaultAt = now;
-  }
-
-  #suspicionFor(cut: boolean): Suspicion {
-    if (cut) {
-      this.#cuts ??= new Suspicion();
-      return this.#cuts;
-    }
-    this.#refusals ??= new Suspicion();
-    return this.#refusals;
   }
 
   #fade(now: number, halfLifeMs: number): void {
@@ -145,22 +129,8 @@ export class Health {
   }
 }
 
-interface Surroundings {
-  readonly memberWorked: boolean;
-  readonly sourceWorked: boolean;
-  /**
-   * Whether a target recently answered a client through a member of the source. The client whose request has failed
-   * does not count.
-   */
-  readonly otherClientsServed: boolean;
-  readonly sourceTotals: Readonly<SourceTotals>;
-}
-
 const MAX_HOSTS = 16;
-/**
- * While no other member is known to work, noria probes a member only after the member has failed for this number of
- * targets.
- */
+/** While no other member is known to work, noria probes a member only after it has failed for so many targets. */
 const MIN_HOSTS_FOR_PROBE = 8;
 
 /**
@@ -176,11 +146,7 @@ class Suspicion {
   #totalsAtStart: Pick<SourceTotals, 'successes' | 'failures'> = { successes: 0, failures: 0 };
   #independent = false;
   #sourceWorked = true;
-  #counted = 0;
-
-  get counted(): number {
-    return this.#counted;
-  }
+  counted = 0;
 
   get isShared(): boolean {
     return this.#clients.size > 1;
@@ -198,27 +164,32 @@ class Suspicion {
     return this.#independent && !this.#sourceWorked && this.#hosts.size >= MIN_HOSTS_FOR_PROBE;
   }
 
-  add({ host, client, compared }: SuspectFailure, surroundings: Surroundings): void {
-    const { memberWorked, otherClientsServed, sourceTotals } = surroundings;
-    this.#sourceWorked = surroundings.sourceWorked;
-    if (this.#hosts.size === 0) this.#totalsAtStart = { ...sourceTotals };
+  add(
+    { host, client, compared, cut }: SuspectFailure,
+    memberWorked: boolean,
+    evidence: SourceEvidence,
+    now: number,
+  ): void {
+    const totals = cut ? evidence.answers : evidence.accepts;
+    this.#sourceWorked = now - totals.succeededAt <= WORKED_MS;
+    if (this.#hosts.size === 0) this.#totalsAtStart = { ...totals };
     if (this.#hosts.size < MAX_HOSTS || this.#hosts.has(host)) {
       this.#hosts.set(host, compared || this.#hosts.get(host) === true);
       this.#clients.add(client);
     }
-    const successes = sourceTotals.successes - this.#totalsAtStart.successes;
-    const failures = sourceTotals.failures - this.#totalsAtStart.failures;
+    const successes = totals.successes - this.#totalsAtStart.successes;
+    const failures = totals.failures - this.#totalsAtStart.failures;
     const isCompared = [...this.#hosts.values()].includes(true);
-    this.#independent = this.#clients.size > 1 || !otherClientsServed;
-    if (!this.#independent || !(isCompared || successes > failures)) this.#counted = 0;
-    else this.#counted = this.#hosts.size - (isCompared && !memberWorked ? 0 : 1);
+    this.#independent = this.#clients.size > 1 || !evidence.servedOther(client, now);
+    if (!this.#independent || !(isCompared || successes > failures)) this.counted = 0;
+    else this.counted = this.#hosts.size - (isCompared && !memberWorked ? 0 : 1);
   }
 
   clear(): void {
     if (this.#hosts.size === 0) return;
     this.#hosts.clear();
     this.#clients.clear();
-    this.#counted = 0;
+    this.counted = 0;
   }
 }
 
@@ -230,25 +201,20 @@ interface SourceTotals {
 
 /** For this time after a target answered a client, noria assumes that the source can serve this client. */
 const CLIENT_SERVED_MS = 10 * MINUTE_MS;
-/**
- * Each new member allows this number of trials, so ten new members allow one. In a trial, a draw replaces a member that
- * may be good, to find out whether new members work. So trials cause at most a tenth more draws.
- */
+/** In a trial, a draw replaces a member that may be good, to find out whether new ones work: at most a tenth more draws. */
 const TRIALS_PER_MEMBER = 0.1;
 
-/** Counts the successes and failures of all members of a source. The failures of a single member are compared with these counts. */
+/** What all members of a source do: the failures of a single member are compared with it. */
 export class SourceEvidence {
   /** Success: a member accepted an attempt. Failure: an attempt failed before the member accepted it. */
   readonly accepts: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   /** Success: a target answered through a member. Failure: a member closed a tunnel before the target answered. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
-  /**
-   * The client that received the latest answer of a target, and the moment of this answer. `#otherAt` is the moment of
-   * the latest answer to any other client.
-   */
+  /** The client that received the latest answer of a target. */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
+  /** The moment of the latest answer to any other client. */
   #otherAt = Number.NEGATIVE_INFINITY;
 
   recordAccept(now: number): void {
@@ -283,10 +249,7 @@ export class SourceEvidence {
     return true;
   }
 
-  /**
-   * Limits the trials that the source may make now: to a tenth of its `size`, or to 1 if that is more. A new source may
-   * make as many trials as this limit allows.
-   */
+  /** To a tenth of `size`, or to 1 if that is more. A new source may make so many. */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));
   }

@@ -11,7 +11,7 @@ import { Health, SourceEvidence } from './health.ts';
 import { hasLatinLetter, type Location } from './locations.ts';
 import type { PoolSourceOptions } from './options.ts';
 import { RequestRate } from './request-rate.ts';
-import { type Rotation, RotationEntry } from './rotation/rotation.ts';
+import { type Rotation, RotationEntry } from './rotations.ts';
 import type { Pair, Site } from './sites.ts';
 
 /**
@@ -20,9 +20,9 @@ import type { Pair, Site } from './sites.ts';
  */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
 
-/** Why a member leaves. `fault` is the member's last fault, if this fault was the cause. */
 export interface Departure {
   readonly reason: LeaveReason;
+  /** The member's last fault, if it was the cause. */
   readonly fault?: FaultCode;
 }
 
@@ -47,6 +47,7 @@ export type MemberPhase =
   | { readonly name: 'left' };
 
 export type MemberPhaseName = MemberPhase['name'];
+export type Quarantine = Extract<MemberPhase, { name: 'quarantined' }>;
 
 /** The allowed moves. From `quarantined` to `quarantined`: an attempt failed, so a longer quarantine starts. */
 export const MEMBER_MOVES = {
@@ -57,9 +58,9 @@ export const MEMBER_MOVES = {
   left: [],
 } as const satisfies Record<MemberPhaseName, readonly MemberPhaseName[]>;
 
-/** Time constant of the moving average of latency. A reading that is much older than this has little weight. */
+/** Time constant of the moving average of latency. */
 const LATENCY_MEMORY_MS = 10_000;
-/** The minimum weight of a new latency reading, even if it immediately follows another reading. */
+/** Even if the reading immediately follows another one. */
 const MIN_READING_WEIGHT = 0.2;
 
 /**
@@ -102,26 +103,21 @@ export class Tier {
   }
 }
 
-/** A moment in a member's life as a node of a heap. `key` is the monotonic moment. */
-export class MemberMoment implements HeapNode {
+/** A monotonic moment in a member's life as a node of a heap. */
+export interface MemberMoment extends HeapNode {
   readonly member: Member;
-  key = Number.POSITIVE_INFINITY;
-  heapIndex = -1;
-
-  constructor(member: Member) {
-    this.member = member;
-  }
 }
 
 /**
  * Whether an end of life that noria learns replaces the known one: an end that the service reported replaces an assumed
  * one, and of two of the same kind the later one applies. So the order in which replicas learn ends does not matter.
  */
-export function replacesEnd(known: EndOfLife, { endsAt, endIsAssumed }: EndOfLife): boolean {
+export function replacesEnd(
+  known: Pick<Member, 'endsAt' | 'endIsAssumed'>,
+  { endsAt, endIsAssumed }: Pick<Member, 'endsAt' | 'endIsAssumed'>,
+): boolean {
   return endIsAssumed === known.endIsAssumed ? endsAt > known.endsAt : known.endIsAssumed;
 }
-
-type EndOfLife = Pick<Member, 'endsAt' | 'endIsAssumed'>;
 
 export class Member {
   readonly id: string;
@@ -142,22 +138,16 @@ export class Member {
   /** The site of the last lease, and this exit's pair there: saves most lookups of picks. */
   lastSite: Site | undefined;
   lastPair: Pair | undefined;
-  endsAt = 0;
+  endsAt: number;
   /** True if the service reported no end of life. `endsAt` is then an assumption, and each success renews it. */
-  endIsAssumed = false;
+  endIsAssumed: boolean;
 
   openLeases = 0;
   pendingUses = 0;
   uses = 0;
-  /**
-   * The id of the lease that tests the member: a probe, or a client's lease on a quarantined member. A member has at most one
-   * such lease.
-   */
+  /** The id of the one lease that tests the member: a probe, or a client's lease on a quarantined member. */
   trialLease: number | undefined;
-  /**
-   * True if the member failed while no member of its source worked. A draw then replaces it, to find out whether new members
-   * work.
-   */
+  /** Whether a draw replaces the member, which failed while none of its source worked, to find out whether new ones work. */
   onTrial = false;
   undecidedAt = Number.NEGATIVE_INFINITY;
   lastSuccessAt: number | undefined;
@@ -168,29 +158,29 @@ export class Member {
   bucket: Bucket | undefined;
   readonly candidates: Candidate[] = [];
   /** `key` is the end of life minus the safety margin. */
-  readonly usableUntil = new MemberMoment(this);
+  readonly usableUntil: MemberMoment = { member: this, key: Number.POSITIVE_INFINITY, heapIndex: -1 };
   /** `key` is the next moment at which a timer removes the member or changes its bucket (see candidates.ts). */
-  readonly nextChange = new MemberMoment(this);
+  readonly nextChange: MemberMoment = { member: this, key: Number.POSITIVE_INFINITY, heapIndex: -1 };
 
-  #phase: MemberPhase;
+  /** Only the methods of the member change it. */
+  phase: MemberPhase;
 
-  constructor(
-    identity: Pick<Member, 'id' | 'source' | 'protocol' | 'host' | 'port' | 'location'>,
-    unproven: boolean,
-    joinedAt: number,
-  ) {
-    this.id = identity.id;
-    this.source = identity.source;
-    this.protocol = identity.protocol;
-    this.host = identity.host;
-    this.port = identity.port;
-    this.location = identity.location;
-    this.joinedAt = joinedAt;
-    this.#phase = { name: unproven ? 'joining' : 'ready' };
-  }
-
-  get phase(): MemberPhase {
-    return this.#phase;
+  constructor(drawn: DrawnMember, life: Pick<Member, 'id' | 'source' | 'location' | 'joinedAt' | 'endsAt'>) {
+    this.id = life.id;
+    this.source = life.source;
+    this.protocol = drawn.protocol;
+    this.host = drawn.host;
+    this.port = drawn.port;
+    this.location = life.location;
+    this.joinedAt = life.joinedAt;
+    this.exitIp = drawn.exitIp;
+    this.exitName = drawn.exitName;
+    this.login = drawn.login;
+    this.facts = drawn.facts;
+    this.drawnBy = drawn.drawnBy;
+    this.endsAt = life.endsAt;
+    this.endIsAssumed = drawn.endsAt === undefined;
+    this.phase = { name: drawn.unproven ? 'joining' : 'ready' };
   }
 
   get exit(): string {
@@ -202,7 +192,7 @@ export class Member {
     this.#move({ name: 'ready' });
   }
 
-  quarantine(quarantine: Omit<Extract<MemberPhase, { name: 'quarantined' }>, 'name'>): void {
+  quarantine(quarantine: Omit<Quarantine, 'name'>): void {
     this.trialLease = undefined;
     this.#move({ name: 'quarantined', ...quarantine });
   }
@@ -211,21 +201,17 @@ export class Member {
     this.#move(this.openLeases > 0 ? { name: 'draining', departure } : { name: 'left' });
   }
 
-  /**
-   * Ends the draining. Call it when the last lease of the member has ended.
-   * @returns why the member was drained.
-   */
+  /** Call it when the last lease has ended. @returns why the member was drained. */
   finishDraining(): Departure {
-    if (this.#phase.name !== 'draining') throw new TypeError(`member ${this.id} is not draining`);
-    const { departure } = this.#phase;
+    if (this.phase.name !== 'draining') throw new TypeError(`member ${this.id} is not draining`);
+    const { departure } = this.phase;
     this.#move({ name: 'left' });
     return departure;
   }
 
   endQuarantine(now: number): void {
-    if (this.#phase.name === 'quarantined' && this.#phase.untilAt > now) {
-      this.#move({ ...this.#phase, untilAt: now });
-    }
+    if (this.phase.name === 'quarantined' && this.phase.untilAt > now)
+      this.#move({ ...this.phase, untilAt: now });
   }
 
   recordSuccess(now: number, latencyMs: number | undefined): void {
@@ -252,18 +238,18 @@ export class Member {
   }
 
   #move(next: MemberPhase): void {
-    const allowed: readonly MemberPhaseName[] = MEMBER_MOVES[this.#phase.name];
+    const allowed: readonly MemberPhaseName[] = MEMBER_MOVES[this.phase.name];
     if (!allowed.includes(next.name)) {
-      throw new TypeError(`member ${this.id}: ${this.#phase.name} -> ${next.name} is not a move`);
+      throw new TypeError(`member ${this.id}: ${this.phase.name} -> ${next.name} is not a move`);
     }
-    this.source.counts[this.#phase.name] -= 1;
+    this.source.counts[this.phase.name] -= 1;
     this.source.counts[next.name] += 1;
-    this.#phase = next;
+    this.phase = next;
   }
 }
 
 const LATENCY_WEIGHT = 0.05;
-/** Time constant of the decay: after this time, an event has about a third of its weight. */
+/** After this time, an event has about a third of its weight. */
 const RATE_MEMORY_MS = 30_000;
 
 class DecayingRate {
@@ -285,6 +271,7 @@ class DecayingRate {
 }
 
 export class PoolSource {
+  readonly name: string;
   options: PoolSourceOptions;
   readonly members = new Set<Member>();
   readonly counts: Record<MemberPhaseName, number> = {
@@ -302,18 +289,11 @@ export class PoolSource {
   openLeases = 0;
   leaseLimit = Number.POSITIVE_INFINITY;
   blockedReason: string | undefined;
-  /**
-   * Monotonic moment of the latest demand that only this field records: the demand of a session, or of candidates that
-   * the pool has removed since.
-   */
+  /** Only of the demand that no tier records: of sessions, and of candidates that the pool has removed since. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
-  /**
-   * The demand that other replicas last reported. Each key is the `OtherReplicas` object of one group of replicas.
-   */
+  /** What other replicas last reported. Each key is the `OtherReplicas` object of one group of replicas. */
   readonly demandElsewhere = new Map<object, Demand>();
-  /**
-   * How many members per second become unusable because they reach `maxUsesPerMember`.
-   */
+  /** The members that become unusable because they reach `maxUsesPerMember`. */
   readonly usedUp = new DecayingRate();
   readonly requests = new RequestRate();
   typicalLatencyMs = 0;
@@ -326,20 +306,12 @@ export class PoolSource {
   hasLatinLocation = false;
 
   constructor(options: PoolSourceOptions) {
+    this.name = options.name;
     this.options = options;
-  }
-
-  get name(): string {
-    return this.options.name;
   }
 
   get isFull(): boolean {
     return this.openLeases >= this.leaseLimit;
-  }
-
-  limitedTo(factor: number): number {
-    const current = this.leaseLimit === Number.POSITIVE_INFINITY ? this.openLeases : this.leaseLimit;
-    return Math.max(1, Math.floor(current * factor));
   }
 
   learn({ protocol, location = '' }: DrawnMember, lifeMs: number): void {

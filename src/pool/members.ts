@@ -1,7 +1,7 @@
 /**
  * The pool's members: adds them (from draws, snapshots and other replicas), changes their phases as evidence arrives, and
- * removes them. `Members` owns the sources, the members, the memory of departed members and the candidate index. It emits an event
- * for each change of a member. docs/health.md explains the consequences of faults.
+ * removes them. Owns the sources, the members, the memory of departed members and the candidate index. docs/health.md explains
+ * the consequences of faults.
  */
 import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -10,27 +10,20 @@ import { MINUTE_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
-import { CandidateIndex, type Candidates } from './candidates.ts';
+import { CandidateIndex } from './candidates.ts';
 import type { AddedMembers, DrawnMember } from './drawn-member.ts';
-import type { MemberFilter } from './filter.ts';
 import { type HealthSnapshot, type SuspectFailure, WORKED_MS } from './health.ts';
 import { Locations } from './locations.ts';
-import { type Departure, Member, PoolSource, replacesEnd } from './member.ts';
+import { type Departure, Member, PoolSource, type Quarantine, replacesEnd } from './member.ts';
 import type { PoolSettings, ProcessPart } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import { Sites } from './sites.ts';
+import type { PoolSnapshot } from './stored-state.ts';
 import { TimeSlots } from './time-slots.ts';
 
-/**
- * A success renews an assumed end of life only if it extends the life by at least this share of the lifetime. So a
- * busy member needs few renewals.
- */
+/** A success renews an assumed end of life only if it adds at least this share of the lifetime: a busy member needs few renewals. */
 const MIN_RENEWAL_SHARE = 1 / 64;
 
-/**
- * Maximum number of departed members that the pool remembers. If more members leave, the pool forgets the members that
- * left first.
- */
 const MAX_DEPARTED = 50_000;
 /** How long after a member left clients may still report bans of its exit. */
 const REPORTED_LATE_MS = 10 * MINUTE_MS;
@@ -40,33 +33,13 @@ const ID_RADIX = 36;
 const ID_LENGTH = 8;
 const ID_COUNT = ID_RADIX ** ID_LENGTH;
 
-interface DepartedExit {
-  readonly exit: string;
-  readonly source: string;
-  readonly at: number;
-}
-
-export interface MemberHistory {
+interface DepartedMember {
   readonly health: HealthSnapshot;
-}
-
-interface DepartedMember extends MemberHistory {
   readonly untilAt: number;
   readonly barred: boolean;
 }
 
-/** A member as a snapshot contains it, but with monotonic moments. */
-interface RestoredMember extends DrawnMember, MemberHistory {
-  readonly id: string;
-  readonly joinedAt: number;
-  readonly endsAt: number;
-  readonly endIsAssumed: boolean;
-  readonly uses: number;
-  readonly latencyMs: number | undefined;
-  readonly quarantine:
-    | { readonly untilAt: number; readonly fault: FaultCode; readonly replaced: boolean }
-    | undefined;
-}
+type Life = Pick<Member, 'id' | 'joinedAt' | 'endsAt'>;
 
 interface FaultOfLease {
   readonly fault: FaultCode;
@@ -80,9 +53,11 @@ export class Members {
   readonly index: CandidateIndex;
   readonly sites: Sites;
   /** The exits of members that left, by member id: clients may report bans later. */
-  readonly #departedExits = new BoundedMap<string, DepartedExit>(MAX_DEPARTED);
+  readonly #departedExits = new BoundedMap<
+    string,
+    { readonly exit: string; readonly source: string; readonly at: number }
+  >(MAX_DEPARTED);
   settings: PoolSettings;
-  /** The observers that get each change of a member or session. Empty if no other replica shares the pool. */
   readonly observers: readonly PoolObserver[];
   /** Decides when this process may use a member. Undefined unless several processes share a limit on uses. */
   slots: TimeSlots | undefined;
@@ -91,15 +66,20 @@ export class Members {
   readonly #random: Random;
   #faultsIgnored = false;
   readonly #byId = new Map<string, Member>();
-  readonly #byKey = new Map<string, Member>();
+  /** Without the draining members. */
+  readonly byKey = new Map<string, Member>();
 
   /** @param onChange - called after the passage of time has changed members, for example after a quarantine has ended. */
   constructor(
-    parts: { clock: Clock; random: Random; bus: EventBus; observers: readonly PoolObserver[] },
+    {
+      clock,
+      random,
+      bus,
+      observers,
+    }: { clock: Clock; random: Random; bus: EventBus; observers: readonly PoolObserver[] },
     settings: PoolSettings,
     onChange: () => void,
   ) {
-    const { clock, random, bus, observers } = parts;
     this.observers = observers;
     this.#bus = bus;
     this.#random = random;
@@ -107,7 +87,7 @@ export class Members {
     this.sites = new Sites(clock, bus, (ban) => {
       for (const observer of observers) observer.siteBanned(ban);
     });
-    this.index = new CandidateIndex({ clock, random, settings }, () => {
+    this.index = new CandidateIndex(clock, random, this, () => {
       this.update(clock.monotonic());
       onChange();
     });
@@ -119,14 +99,6 @@ export class Members {
 
   find(id: string | undefined): Member | undefined {
     return id === undefined ? undefined : this.#byId.get(id);
-  }
-
-  findByKey(key: string): Member | undefined {
-    return this.#byKey.get(key);
-  }
-
-  candidates(filter: MemberFilter, now: number): Candidates {
-    return this.index.find(filter, this.#byKey, now);
   }
 
   configure(settings: PoolSettings, now: number): void {
@@ -144,8 +116,8 @@ export class Members {
       else known.options = options;
     }
     this.setPart(this.index.part);
-    this.index.rebuild(settings, [...this.sources.values()], this.#byKey);
-    for (const member of this.#byKey.values()) {
+    this.index.rebuild();
+    for (const member of this.byKey.values()) {
       this.index.setEnd(member, member.endsAt);
       this.index.update(member, now);
     }
@@ -200,14 +172,18 @@ export class Members {
     if (member.phase.name === 'draining') return;
     const { source } = member;
     const key = memberKey(source.name, member);
-    this.#byKey.delete(key);
+    this.byKey.delete(key);
     source.expiries.remove(member.usableUntil);
     source.quarantined.delete(member);
     source.suspected.delete(member);
     this.index.remove(member);
-    const minBarMs = this.settings.health.quarantineMs;
-    const departed = departedMember(member, departure, { now, minBarMs });
-    if (departed !== undefined) this.departed.add(key, departed, now);
+    const { health, endsAt, joinedAt } = member;
+    const barred = departure.reason !== 'expired' && departure.reason !== 'removed';
+    if (barred || health.score > 0) {
+      const barredUntilAt = Math.max(endsAt, now + this.settings.health.quarantineMs);
+      const untilAt = barred ? barredUntilAt : now + (endsAt - joinedAt);
+      this.departed.add(key, { untilAt, barred, health: health.snapshot() }, now);
+    }
     this.sites.memberLeft(member.exit);
     this.#departedExits.set(member.id, { exit: member.exit, source: source.name, at: now });
     member.leave(departure);
@@ -216,10 +192,7 @@ export class Members {
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
 
-  /**
-   * Sets the share that this process has of the limits of several processes. The caller must then call `index.update`
-   * for each member.
-   */
+  /** The caller must then call `index.update` for each member. */
   setPart(part: ProcessPart): void {
     const { maxUsesPerMember } = this.settings.rotation;
     const { count, clockAheadMs } = part;
@@ -243,7 +216,7 @@ export class Members {
   join(member: Member, now: number): void {
     const { source } = member;
     this.#byId.set(member.id, member);
-    this.#byKey.set(memberKey(source.name, member), member);
+    this.byKey.set(memberKey(source.name, member), member);
     source.members.add(member);
     source.evidence.memberJoined(source.options.size);
     source.counts[member.phase.name] += 1;
@@ -253,11 +226,7 @@ export class Members {
     this.#emitJoined(member, false, now);
   }
 
-  renew(
-    member: Member,
-    { drawn, endsAt }: { readonly drawn: DrawnMember; readonly endsAt: number },
-    now: number,
-  ): void {
+  renew(member: Member, drawn: DrawnMember, endsAt: number, now: number): void {
     if (drawn.exitIp !== undefined && drawn.exitIp !== member.exitIp) {
       this.sites.memberLeft(member.exit);
       member.exitIp = drawn.exitIp;
@@ -298,7 +267,7 @@ export class Members {
       untilAt,
       fault,
       replaced = true,
-    }: { readonly untilAt: number; readonly fault: FaultCode; readonly replaced?: boolean | undefined },
+    }: Pick<Quarantine, 'untilAt' | 'fault'> & { replaced?: boolean | undefined },
     now: number,
   ): void {
     const forMs = untilAt - now;
@@ -328,37 +297,39 @@ export class Members {
   addDraw(source: PoolSource, drawn: readonly DrawnMember[], now: number): AddedMembers {
     const added = { joined: 0, renewed: 0, rejected: 0 };
     for (const proxy of shuffled(this.#random, drawn)) added[this.#add(source, proxy, now)] += 1;
-    if (added.joined > 0) forgetWaitingElsewhere(source);
+    if (added.joined === 0) return added;
+    // The new members may serve the clients that wait in other replicas, so these count only when a replica reports them again.
+    const { demandElsewhere } = source;
+    for (const [by, { stranded: _, ...demand }] of demandElsewhere)
+      demandElsewhere.set(by, { ...demand, waiting: 0 });
     return added;
   }
 
   #add(source: PoolSource, drawn: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
     const endsAt = drawn.endsAt ?? now + source.options.unknownLifetimeMs;
     if (this.#isTooLate(endsAt, now)) return 'rejected';
-    const known = this.findByKey(memberKey(source.name, drawn));
+    const known = this.byKey.get(memberKey(source.name, drawn));
     if (known !== undefined) {
       source.learn(drawn, endsAt - now);
-      this.renew(known, { drawn, endsAt }, now);
+      this.renew(known, drawn, endsAt, now);
       return 'renewed';
     }
-    const joins = this.#joinUnlessBarred(source, drawn, { id: this.#newId(), joinedAt: now, endsAt, now });
-    return joins ? 'joined' : 'rejected';
+    const life = { id: this.#newId(), joinedAt: now, endsAt };
+    return this.#joinUnlessBarred(source, drawn, life, now) ? 'joined' : 'rejected';
   }
 
-  restore(source: PoolSource, restored: RestoredMember, now: number): void {
-    const { id, joinedAt, endsAt, quarantine } = restored;
+  /** @param stored - as a snapshot contains it, but with monotonic moments. */
+  restore(source: PoolSource, stored: PoolSnapshot['members'][number], now: number): void {
+    const { id, endsAt, assumed, rest } = stored;
     if (this.#isTooLate(endsAt, now)) return;
-    const key = memberKey(source.name, restored);
-    if (this.findByKey(key) !== undefined || this.find(id) !== undefined) return;
-    source.learn(restored, endsAt - now);
-    const member = this.#make(source, restored, { id, joinedAt, endsAt });
-    member.endIsAssumed = restored.endIsAssumed;
-    member.uses = restored.uses;
-    member.latencyMs = restored.latencyMs;
-    inherit(member, restored, now);
+    if (this.byKey.has(memberKey(source.name, stored)) || this.find(id) !== undefined) return;
+    const member = this.#make(source, { ...stored, endsAt: assumed ? undefined : endsAt }, stored, now);
+    member.uses = stored.uses;
+    member.latencyMs = stored.latencyMs;
+    member.health.inherit(stored.health, now);
     this.join(member, now);
-    if (quarantine === undefined || member.phase.name !== 'ready') return;
-    member.quarantine({ ...quarantine, sinceAt: now });
+    if (rest === undefined || member.phase.name !== 'ready') return;
+    member.quarantine({ ...rest, sinceAt: now });
     source.quarantined.add(member);
     this.index.update(member, now);
   }
@@ -368,13 +339,13 @@ export class Members {
     shared: Omit<DrawnMember, 'endsAt'> & Pick<Member, 'id' | 'joinedAt' | 'endsAt' | 'endIsAssumed'>,
     now: number,
   ): void {
-    const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
-    const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
-    const known = this.findByKey(memberKey(source.name, drawn)) ?? this.find(id);
+    const { id, endsAt, endIsAssumed } = shared;
+    const drawn = { ...shared, endsAt: endIsAssumed ? undefined : endsAt };
+    const known = this.byKey.get(memberKey(source.name, drawn)) ?? this.find(id);
     if (known === undefined) {
-      if (!this.#isTooLate(endsAt, now)) this.#joinUnlessBarred(source, drawn, { id, joinedAt, endsAt, now });
+      if (!this.#isTooLate(endsAt, now)) this.#joinUnlessBarred(source, drawn, shared, now);
     } else if (replacesEnd(known, shared) && known.phase.name !== 'draining') {
-      this.renew(known, { drawn, endsAt }, now);
+      this.renew(known, drawn, endsAt, now);
     }
   }
 
@@ -382,43 +353,20 @@ export class Members {
     return endsAt - this.settings.safetyMarginMs <= now;
   }
 
-  /**
-   * Adds the member, unless the proxy is barred (see `DepartedMembers`).
-   * @returns whether the member joined.
-   */
-  #joinUnlessBarred(
-    source: PoolSource,
-    drawn: DrawnMember,
-    {
-      now,
-      ...life
-    }: { readonly id: string; readonly joinedAt: number; readonly endsAt: number; readonly now: number },
-  ): boolean {
+  /** @returns whether the member joined: a barred one must not (see `DepartedMembers`). */
+  #joinUnlessBarred(source: PoolSource, drawn: DrawnMember, life: Life, now: number): boolean {
     const departed = this.departed.find(memberKey(source.name, drawn), now);
     if (departed?.barred === true) return false;
-    source.learn(drawn, life.endsAt - now);
-    const member = this.#make(source, drawn, life);
-    if (departed !== undefined) inherit(member, departed, now);
+    const member = this.#make(source, drawn, life, now);
+    if (departed !== undefined) member.health.inherit(departed.health, now);
     this.join(member, now);
     return true;
   }
 
-  #make(
-    source: PoolSource,
-    drawn: DrawnMember,
-    { id, joinedAt, endsAt }: { readonly id: string; readonly joinedAt: number; readonly endsAt: number },
-  ): Member {
-    const { protocol, host, port, unproven, exitIp, exitName, login, facts, drawnBy } = drawn;
+  #make(source: PoolSource, drawn: DrawnMember, { id, joinedAt, endsAt }: Life, now: number): Member {
+    source.learn(drawn, endsAt - now);
     const location = this.locations.of(drawn.location);
-    const member = new Member({ id, source, protocol, host, port, location }, unproven, joinedAt);
-    member.endsAt = endsAt;
-    member.endIsAssumed = drawn.endsAt === undefined;
-    member.exitIp = exitIp;
-    member.exitName = exitName;
-    member.login = login;
-    member.facts = facts;
-    member.drawnBy = drawnBy;
-    return member;
+    return new Member(drawn, { id, source, location, joinedAt, endsAt });
   }
 
   #newId(): string {
@@ -436,25 +384,21 @@ export class Members {
     // One fault evicts an unproven member: it has never worked, so it is probably dead.
     if (verdict === 'evict' || member.phase.name === 'joining') {
       this.remove(member, { reason: 'failed', fault }, now);
-    } else this.#quarantine(member, { fault, replaced: true }, now);
+    } else this.#quarantine(member, fault, true, now);
   }
 
   recordSuspicion(
     member: Member,
-    { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure & { readonly cut: boolean },
+    { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure,
     now: number,
   ): void {
     const { evidence } = member.source;
-    const sourceTotals = failure.cut ? evidence.answers : evidence.accepts;
-    sourceTotals.failures += 1;
+    const totals = failure.cut ? evidence.answers : evidence.accepts;
+    totals.failures += 1;
     if (!this.#mayBlame(member, leasedAt) || member.phase.name === 'joining') return;
-    const otherClientsServed = evidence.servedOther(failure.client, now);
+    const halfLifeMs = member.endsAt - member.joinedAt;
     const { maxFailures } = this.settings.health;
-    const verdict = member.health.suspect(
-      failure,
-      { otherClientsServed, sourceTotals },
-      { now, halfLifeMs: member.endsAt - member.joinedAt, maxFailures },
-    );
+    const verdict = member.health.suspect(failure, evidence, { now, halfLifeMs, maxFailures });
     switch (verdict) {
       case 'none':
         return;
@@ -472,26 +416,20 @@ export class Members {
       case 'exclude':
       case 'quarantine':
     }
-    this.#quarantine(member, { fault, replaced: verdict === 'quarantine' || member.onTrial }, now);
+    this.#quarantine(member, fault, verdict === 'quarantine' || member.onTrial, now);
   }
 
-  /**
-   * Handles a probe that could not decide whether the member is at fault. If no member of its source works, a draw replaces this
-   * member, to find out whether new members work.
-   */
+  /** The probe could not decide whether the member is at fault. If none of its source works, the member goes on trial. */
   recordUndecidedProbe(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
     const { evidence, options } = member.source;
     const worked = fault === 'member-cut' ? evidence.answers : evidence.accepts;
     if (member.onTrial || member.phase.name === 'joining' || !this.#mayBlame(member, leasedAt)) return;
     if (now - worked.succeededAt <= WORKED_MS || !evidence.spendTrial(options.size)) return;
     member.onTrial = true;
-    this.#quarantine(member, { fault, replaced: true }, now);
+    this.#quarantine(member, fault, true, now);
   }
 
-  /**
-   * If `on` is true, faults of members no longer count, because noria's own network is down. If it is false, faults
-   * count again, and clients may try quarantined members at once.
-   */
+  /** While noria's own network is down, faults do not count. Afterwards, clients may try quarantined members at once. */
   freezeEvictions(on: boolean, now: number): void {
     this.#faultsIgnored = on;
     for (const observer of this.observers) observer.evictionsFrozen(on);
@@ -509,20 +447,13 @@ export class Members {
     for (const observer of this.observers) observer.memberSuspected(member);
   }
 
-  /**
-   * Whether a fault of a lease counts. If the lease began before the current quarantine, its fault probably has the same cause as
-   * the quarantine, so it does not count again.
-   */
+  /** The fault of a lease that began before the current quarantine probably has the same cause, so it does not count again. */
   #mayBlame({ phase }: Member, leasedAt: number): boolean {
     if (this.#faultsIgnored || phase.name === 'draining') return false;
     return phase.name !== 'quarantined' || leasedAt >= phase.sinceAt;
   }
 
-  #quarantine(
-    member: Member,
-    { fault, replaced }: { readonly fault: FaultCode; readonly replaced: boolean },
-    now: number,
-  ): void {
+  #quarantine(member: Member, fault: FaultCode, replaced: boolean, now: number): void {
     const forMs = Math.min(member.health.nextQuarantineMs(this.settings.health), member.endsAt - now);
     this.quarantineUntil(member, { untilAt: now + forMs, fault, replaced }, now);
   }
@@ -566,33 +497,4 @@ export function memberKey(
 
 function eventOf(member: Member) {
   return { source: member.source.name, member: member.id, protocol: member.protocol };
-}
-
-function inherit(member: Member, { health }: MemberHistory, now: number): void {
-  member.health.inherit(health, now);
-}
-
-/**
- * What the pool remembers of a member that leaves now. Undefined if there is nothing to remember: the member may join
- * again and has no faults.
- * @param minBarMs - the minimum time in ms for which a failed, used-up or evicted member must not join again.
- */
-function departedMember(
-  { endsAt, joinedAt, health }: Member,
-  { reason }: Departure,
-  { now, minBarMs }: { readonly now: number; readonly minBarMs: number },
-): DepartedMember | undefined {
-  const barred = reason !== 'expired' && reason !== 'removed';
-  if (!barred && health.score === 0) return undefined;
-  const untilAt = barred ? Math.max(endsAt, now + minBarMs) : now + (endsAt - joinedAt);
-  return { untilAt, barred, health: health.snapshot() };
-}
-
-/**
- * Call it when a draw has added members, which may serve the clients that wait in other replicas. Until those replicas
- * report again, the demand counts none of these clients.
- */
-function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
-  for (const [by, { stranded: _, ...demand }] of demandElsewhere)
-    demandElsewhere.set(by, { ...demand, waiting: 0 });
 }

@@ -12,7 +12,7 @@ import type { LeaseRequest, RoutingOptions } from './lease.ts';
 import type { Candidate, Member } from './member.ts';
 import type { Members } from './members.ts';
 import { partOfProcess } from './options.ts';
-import { FITS, type Fit, SECOND_CHOICE, UNFIT } from './rotation/rotation.ts';
+import { FITS, type Fit, SECOND_CHOICE, UNFIT } from './rotations.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 import { freeAt, pairAt, type Site } from './sites.ts';
@@ -119,7 +119,7 @@ export class MemberPick implements CandidateCheck {
     this.#lastExit = this.#members.find(from)?.exit ?? '';
     this.#isForSession = true;
     this.#session = session;
-    const next = this.#members.candidates(session.filter, now).pick(this);
+    const next = this.#members.index.find(session.filter, now).pick(this);
     if (next === undefined || next.bucket === 'quarantined') {
       this.#sessions.unbind(session);
       return { from, to: undefined };

@@ -127,7 +127,8 @@ export class Pool implements LeaseProvider {
     this.#sessions = new Sessions({ clock, bus, observers }, sessions, settings.rotation);
     this.clients = new Clients(
       clock,
-      { members: this.#members, sessions: this.#sessions },
+      this.#members,
+      this.#sessions,
       ({ exit, source }, host, { verdict, forMs, user }) => {
         if (verdict === 'ok') this.unbanExit(host, exit, user);
         else this.banExit({ host, exit, source, evidence: 'report', forMs, user });
@@ -156,7 +157,7 @@ export class Pool implements LeaseProvider {
     if (impossible !== undefined) return badRouting(impossible);
     const site = this.#members.sites.of(request.targetHost);
     site.lastWantedAt = now;
-    const candidates = this.#members.candidates(filterAt(site, request.routing), now);
+    const candidates = this.#members.index.find(filterAt(site, request.routing), now);
     const lease = this.#tryLease(request, { candidates, site, sinceAt: now }, now);
     if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);
     if (this.#pick.ended !== undefined) return sessionEnded(this.#pick.ended);
@@ -328,7 +329,7 @@ export class Pool implements LeaseProvider {
   }
 
   drainMember(sourceName: string, drawn: DrawnMember): string | undefined {
-    const member = this.#members.findByKey(memberKey(sourceName, drawn));
+    const member = this.#members.byKey.get(memberKey(sourceName, drawn));
     if (member === undefined) return undefined;
     this.#members.remove(member, { reason: 'removed' }, this.#clock.monotonic());
     return member.openLeases > 0 ? member.id : undefined;
@@ -389,7 +390,7 @@ export class Pool implements LeaseProvider {
       const { routing } = client.request;
       const impossible = this.#whyImpossible(routing);
       if (impossible === undefined)
-        this.#queue.changeLine(client, this.#members.candidates(filterAt(client.site, routing), now));
+        this.#queue.changeLine(client, this.#members.index.find(filterAt(client.site, routing), now));
       else this.#queue.answer(client, badRouting(impossible), now);
     }
     this.serveWaiting(now);
@@ -449,7 +450,7 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
     if (this.#closed || this.#whyImpossible(request.routing) !== undefined) return undefined;
-    const candidates = this.#members.candidates(filterOf(request.routing), now);
+    const candidates = this.#members.index.find(filterOf(request.routing), now);
     const member = this.#pick.assign(request, candidates, now);
     if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);
     if (member === undefined) return undefined;
@@ -465,7 +466,7 @@ export class Pool implements LeaseProvider {
     if (this.#closed || this.#whyImpossible(routing) !== undefined) return false;
     const request = { id: 0, routing, targetHost: '', avoid: [], waitMs };
     const now = this.#clock.monotonic();
-    const candidates = this.#members.candidates(filterOf(routing), now);
+    const candidates = this.#members.index.find(filterOf(routing), now);
     return this.#hopelessness(now)(request, waitMs, candidates) === undefined;
   }
 
@@ -504,9 +505,11 @@ export class Pool implements LeaseProvider {
     return this.#leases.to(name, host);
   }
 
-  /** Lowers the limit of the source's open leases; see `PoolSource.limitedTo`. */
   limitTunnels(sourceName: string, factor: number): void {
-    this.#restrict(sourceName, (source) => ({ leaseLimit: source.limitedTo(factor) }));
+    this.#restrict(sourceName, ({ leaseLimit, openLeases }) => {
+      const current = leaseLimit === Number.POSITIVE_INFINITY ? openLeases : leaseLimit;
+      return { leaseLimit: Math.max(1, Math.floor(current * factor)) };
+    });
   }
 
   unlimitTunnels(sourceName: string): void {
@@ -529,7 +532,7 @@ export class Pool implements LeaseProvider {
   }
 
   snapshot(): PoolSnapshot {
-    return takeSnapshot(this.parts);
+    return takeSnapshot(this.#clock, this.#members);
   }
 
   /**
@@ -538,8 +541,9 @@ export class Pool implements LeaseProvider {
    * @param passedMs - time since the snapshot.
    */
   restore(snapshot: PoolSnapshot, passedMs: number): void {
-    restoreSnapshot(this.parts, snapshot, passedMs);
-    this.serveWaiting(this.#clock.monotonic());
+    const now = this.#clock.monotonic();
+    restoreSnapshot(this.#members, snapshot, passedMs, now);
+    this.serveWaiting(now);
   }
 
   sessionJournal(onChange: () => void): SessionJournal {
@@ -597,7 +601,7 @@ export class Pool implements LeaseProvider {
 
   #nextMembers(routing: RoutingOptions, count: number, now: number): readonly Member[] {
     if (routing.session === undefined) {
-      return this.#members.candidates(filterOf(routing), now).upcoming(count, now);
+      return this.#members.index.find(filterOf(routing), now).upcoming(count, now);
     }
     const member = this.#members.find(this.#sessions.find(routing.session)?.member);
     return member?.bucket === 'fresh' ? [member] : [];
@@ -676,7 +680,7 @@ export class Pool implements LeaseProvider {
     }
     this.#queue.retryAt(this.#pick.retryAt);
     const needsDraw = !isLimited && this.#needsDraw(request, candidates, site.waitingCount, now);
-    const answer = this.#queue.join(request, candidates, { needsDraw, site, now });
+    const answer = this.#queue.join({ request, candidates, site, sinceAt: now, needsDraw });
     // Emits the demand at 1, 2, 4, 8 … waiting clients: refill must know that their number grows, but needs no event for each
     // client.
     if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);

@@ -3,7 +3,6 @@
  *
  * Moments in a snapshot are epoch ms, because monotonic time ends with the process.
  */
-
 import type { Clock } from '../core/clock.ts';
 import { WEEK_MS } from '../core/duration.ts';
 import type { Member } from './member.ts';
@@ -13,16 +12,11 @@ import type { PoolSnapshot } from './stored-state.ts';
 /** The maximum remaining life of a restored member. It limits the effect of a damaged file. */
 const MAX_LIFE_MS = WEEK_MS;
 
-interface SnapshotParts {
-  readonly clock: Clock;
-  readonly members: Members;
-}
-
 /**
  * Omits draining members, because their tunnels end with the process, and members with a password, because the file must not
  * contain a password.
  */
-export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
+export function takeSnapshot(clock: Clock, members: Members): PoolSnapshot {
   const at = clock.now();
   const now = clock.monotonic();
   const wall = (monotonicAt: number) => Math.round(at + monotonicAt - now);
@@ -53,11 +47,11 @@ export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
  * @param passedMs - time since the snapshot.
  */
 export function restoreSnapshot(
-  { clock, members }: SnapshotParts,
+  members: Members,
   snapshot: PoolSnapshot,
   passedMs: number,
+  now: number,
 ): void {
-  const now = clock.monotonic();
   const monotonic = (wallAt: number) => now + Math.min(wallAt - snapshot.at, MAX_LIFE_MS) - passedMs;
   for (const { key, ...departed } of snapshot.remembered) {
     members.departed.add(key, { ...departed, untilAt: monotonic(departed.untilAt) }, now);
@@ -66,18 +60,12 @@ export function restoreSnapshot(
     const untilAt = monotonic(ban.untilAt);
     if (untilAt > now) members.sites.adopt({ ...ban, sinceAt: monotonic(ban.sinceAt), untilAt });
   }
-  for (const { source: sourceName, assumed, rest, latencyMs, ...record } of snapshot.members) {
-    const source = members.sources.get(sourceName);
+  for (const stored of snapshot.members) {
+    const source = members.sources.get(stored.source);
     if (source === undefined) continue;
-    const restored = {
-      ...record,
-      joinedAt: monotonic(record.joinedAt),
-      endsAt: monotonic(record.endsAt),
-      endIsAssumed: assumed,
-      latencyMs,
-      quarantine: rest && { ...rest, untilAt: monotonic(rest.untilAt) },
-    };
-    members.restore(source, restored, now);
+    const rest = stored.rest && { ...stored.rest, untilAt: monotonic(stored.rest.untilAt) };
+    const [joinedAt, endsAt] = [monotonic(stored.joinedAt), monotonic(stored.endsAt)];
+    members.restore(source, { ...stored, joinedAt, endsAt, rest }, now);
   }
 }
 

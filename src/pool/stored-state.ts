@@ -2,7 +2,6 @@
  * Decodes the members and sessions in the files of the last run. Only the process that owns these files imports this
  * module, so that worker processes do not load zod.
  */
-
 import { z } from 'zod';
 import { HOUR_MS, WEEK_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
@@ -18,12 +17,10 @@ const moment = z.number();
 const count = z.int().nonnegative();
 const durationMs = z.number().nonnegative();
 
-const history = {
-  health: z.object({ inRow: z.number().nonnegative(), rests: count }),
-};
+const health = z.object({ inRow: z.number().nonnegative(), rests: count });
 
 const memberSchema = z.object({
-  ...history,
+  health,
   id: z.string().min(1),
   source: z.string(),
   protocol: z.enum(MEMBER_PROTOCOLS),
@@ -44,7 +41,7 @@ const memberSchema = z.object({
     .optional(),
 });
 
-const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, barred: z.boolean() });
+const departedSchema = z.object({ health, key: z.string(), untilAt: moment, barred: z.boolean() });
 
 const banSchema = z.object({
   site: z.string().max(MAX_NAME),

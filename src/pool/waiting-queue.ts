@@ -14,36 +14,15 @@ import type { Site } from './sites.ts';
 type Answer = Lease | LeaseRefusal;
 
 /** `key` is the monotonic moment of the client's deadline. */
-export class WaitingClient implements HeapNode {
+export interface WaitingClient extends HeapNode {
   readonly request: LeaseRequest;
   candidates: Candidates;
+  readonly site: Site;
   readonly sinceAt: number;
   /** Whether a newly drawn member could serve the client. */
   needsDraw: boolean;
-  readonly site: Site;
   readonly arrival: number;
-  readonly answer = Promise.withResolvers<Answer>();
-  key: number;
-  heapIndex = -1;
-
-  constructor(
-    request: LeaseRequest,
-    candidates: Candidates,
-    {
-      now,
-      needsDraw,
-      site,
-      arrival,
-    }: Pick<WaitingClient, 'needsDraw' | 'site' | 'arrival'> & { now: number },
-  ) {
-    this.request = request;
-    this.candidates = candidates;
-    this.sinceAt = now;
-    this.needsDraw = needsDraw;
-    this.site = site;
-    this.arrival = arrival;
-    this.key = now + request.waitMs;
-  }
+  readonly answer: PromiseWithResolvers<Answer>;
 }
 
 export class WaitingQueue {
@@ -75,13 +54,18 @@ export class WaitingQueue {
 
   /** @throws TypeError if a request with the same id already waits. */
   join(
-    request: LeaseRequest,
-    candidates: Candidates,
-    { needsDraw, site, now }: Pick<WaitingClient, 'needsDraw' | 'site'> & { readonly now: number },
+    joining: Pick<WaitingClient, 'request' | 'candidates' | 'site' | 'sinceAt' | 'needsDraw'>,
   ): Promise<Answer> {
+    const { request, site, sinceAt } = joining;
     if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} already waits`);
     this.#arrivals += 1;
-    const client = new WaitingClient(request, candidates, { now, needsDraw, site, arrival: this.#arrivals });
+    const client: WaitingClient = {
+      ...joining,
+      arrival: this.#arrivals,
+      answer: Promise.withResolvers(),
+      key: sinceAt + request.waitMs,
+      heapIndex: -1,
+    };
     this.#byRequest.set(request.id, client);
     site.waitingCount += 1;
     this.#sites.add(site);
@@ -121,18 +105,16 @@ export class WaitingQueue {
   }
 
   /**
-   * Calls `serve` for the waiting clients in order of arrival. Skips a client if no pickable member passes its filter.
-   * `serve` may answer the client, which then leaves the queue; if it returns false, no client with the same filter can be
-   * served now.
+   * Calls `serve` in order of arrival, for the clients with a pickable member. `serve` may answer the client, which then leaves
+   * the queue; if it returns false, no client with the same filter can be served now.
    */
   serveEach(serve: (client: WaitingClient) => boolean): void {
-    const lines: { next: WaitingClient | undefined; readonly rest: Iterator<WaitingClient, undefined> }[] =
-      [];
-    for (const [candidates, line] of this.#lines) {
-      if (candidates.isEmpty) continue;
-      const rest = line.values();
-      lines.push({ next: rest.next().value, rest });
-    }
+    const lines = [...this.#lines]
+      .filter(([candidates]) => !candidates.isEmpty)
+      .map(([, line]) => {
+        const rest: Iterator<WaitingClient, undefined> = line.values();
+        return { next: rest.next().value, rest };
+      });
     for (;;) {
       let earliest: (typeof lines)[number] | undefined;
       for (const line of lines) {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { CandidateIndex } from '../../src/pool/candidates.ts';
 import { ANY_MEMBER, type MemberFilter } from '../../src/pool/filter.ts';
 import { Member, PoolSource } from '../../src/pool/member.ts';
-import { FITS } from '../../src/pool/rotation/rotation.ts';
+import { FITS } from '../../src/pool/rotations.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
 
@@ -12,20 +12,24 @@ const MAX_LISTS = 256;
 /** An index with one member that is about to expire. */
 function openIndex() {
   const source = new PoolSource(CITY);
+  const members = new Map<string, Member>();
+  const held = { settings: poolSettings(), sources: new Map([['city', source]]), byKey: members };
   const index = new CandidateIndex(
-    { clock: new ManualClock(), random: () => 0, settings: poolSettings() },
+    new ManualClock(),
+    () => 0,
+    held,
     () => {},
   );
-  index.rebuild(poolSettings(), [source], new Map());
+  index.rebuild();
   const location = { text: 'East', folded: 'east' };
   const member = new Member(
-    { id: 'm1', source, protocol: 'http', host: '203.0.113.7', port: 8000, location },
-    false,
-    0,
+    { protocol: 'http', host: '203.0.113.7', port: 8000, endsAt: 0, unproven: false },
+    { id: 'm1', source, location, joinedAt: 0, endsAt: 0 },
   );
   source.members.add(member);
+  members.set('m1', member);
   index.add(member, 0);
-  const find = (filter: MemberFilter, now: number) => index.find(filter, new Map([['m1', member]]), now);
+  const find = (filter: MemberFilter, now: number) => index.find(filter, now);
   const pick = (filter: MemberFilter, now: number) => {
     return find(filter, now).pick({ now, endedQuiet: false, fit: () => FITS });
   };

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Health, type HealthVerdict } from '../../src/pool/health.ts';
+import { Health, type HealthVerdict, SourceEvidence } from '../../src/pool/health.ts';
 
 const HALF_LIFE_MS = 100_000;
 
@@ -124,7 +124,9 @@ const OPTIONS = { maxFailures: 3, quarantineMs: 10 };
 
 test.each(REPLAYS)('health: $title', ({ steps, verdicts, source = 'works', othersServed = false }) => {
   const health = new Health();
-  const totals = { successes: 0, failures: 0, succeededAt: source === 'is down' ? -60_001 : 0 };
+  const evidence = new SourceEvidence();
+  const totals = [evidence.accepts, evidence.answers];
+  for (const each of totals) each.succeededAt = source === 'is down' ? -60_001 : 0;
   let now = 0;
   const results = steps.map((step): HealthVerdict | '-' => {
     if (typeof step === 'number') now += step * HALF_LIFE_MS;
@@ -135,13 +137,12 @@ test.each(REPLAYS)('health: $title', ({ steps, verdicts, source = 'works', other
       const client = step.endsWith('!') ? 'another' : 'first';
       const failure = { host: step.charAt(0), client, compared: step.includes('+'), cut: step.includes('/') };
       const times = { now, halfLifeMs: HALF_LIFE_MS, maxFailures: OPTIONS.maxFailures };
-      const verdict = health.suspect(
-        failure,
-        { otherClientsServed: othersServed, sourceTotals: totals },
-        times,
-      );
-      totals.failures += 1;
-      if (source === 'works') totals.successes += 2;
+      if (othersServed) evidence.recordAnswer('a third', now);
+      const verdict = health.suspect(failure, evidence, times);
+      for (const each of totals) {
+        each.failures += 1;
+        if (source === 'works') each.successes += 2;
+      }
       return verdict;
     }
     return '-';

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { isLease } from '../../src/pool/lease.ts';
 import { CITY } from '../support/pool-settings.ts';
 import {
   accept,
@@ -10,6 +11,7 @@ import {
   LateClock,
   openKit,
   refusal,
+  request,
   stateOf,
   use,
 } from './pool-kit.ts';
@@ -24,6 +26,26 @@ test('lifetimes: a member below minRemaining is used only when there is no other
   expect(longer).not.toContain(short?.id);
   const [other] = longer;
   expect(acquire(kit, {}, { avoid: other === undefined ? [] : [other] }).member).toBe(short?.id);
+});
+
+test('lifetimes: a member near its end serves what fits into its rest before another is drawn, and nothing longer', async () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [drawn(kit, 1, 30_000)]);
+  const [ending] = kit.pool.members();
+  kit.clock.advance(22_000); // 8 s are left: less than minRemaining, more than the safety margin
+  expect(use(kit).member).toBe(ending?.id);
+  expect(kit.pool.demand('city').waiting, 'a short request needs no draw').toBe(0);
+  const longer = kit.pool.acquire(request({ minLifeMs: 20_000 }, { waitMs: 60_000 }));
+  expect(longer, 'a request that the end would cut waits').toBeInstanceOf(Promise);
+  expect(kit.pool.demand('city').waiting).toBe(1);
+  expect(use(kit).member, 'others still use the member').toBe(ending?.id);
+  kit.pool.addMembers('city', [drawn(kit, 2, 30_000)]);
+  const answer = await longer;
+  expect(isLease(answer) && answer.member).not.toBe(ending?.id);
+  const [next] = kit.pool.members().filter(({ id }) => id !== ending?.id);
+  expect(use(kit).member, 'a member with more life goes first').toBe(next?.id);
+  kit.clock.advance(5_000);
+  expect(kit.pool.members(), 'nothing uses its safety margin').toHaveLength(1);
 });
 
 test('lifetimes: all members share one timer', () => {

@@ -34,9 +34,8 @@ function newMember(unproven = true): Member {
   const location = { text: '', folded: '' };
   const source = new PoolSource(CITY);
   return new Member(
-    { id: 'm1', source, protocol: 'http', host: '203.0.113.7', port: 8000, location },
-    unproven,
-    0,
+    { protocol: 'http', host: '203.0.113.7', port: 8000, endsAt: 0, unproven },
+    { id: 'm1', source, location, joinedAt: 0, endsAt: 0 },
   );
 }
 

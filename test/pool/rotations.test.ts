@@ -2,19 +2,19 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Random, seededRandom } from '../../src/core/random.ts';
-import { RandomRotation } from '../../src/pool/rotation/random.ts';
-import { RankedRotation } from '../../src/pool/rotation/ranked.ts';
 import {
   FITS,
   type Fit,
   type PickCheck,
+  RandomRotation,
+  RankedRotation,
   type Rotation,
   RotationEntry,
+  RoundRobin,
   SECOND_CHOICE,
+  ShuffleRotation,
   UNFIT,
-} from '../../src/pool/rotation/rotation.ts';
-import { RoundRobin } from '../../src/pool/rotation/round-robin.ts';
-import { ShuffleRotation } from '../../src/pool/rotation/shuffle.ts';
+} from '../../src/pool/rotations.ts';
 
 const ENTRIES = 10_000;
 

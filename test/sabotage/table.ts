@@ -221,7 +221,7 @@ const ROWS: readonly Row[] = [
   [
     'expiry: a member is used for a second after its end',
     'src/pool/candidates.ts',
-    'endsAt - this.#settings.safetyMarginMs);',
+    'endsAt - this.#held.settings.safetyMarginMs);',
     'endsAt + 1_000);',
     'test/pool/invariants.test.ts',
   ],
