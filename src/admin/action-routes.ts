@@ -6,47 +6,8 @@ import type { AdminBackend } from './backend.ts';
 import { jsonContent, jsonResponse, NOT_FOUND } from './openapi.ts';
 import { errorSchema, logLevelSchema, reloadSchema, reportSchema, rotateSchema } from './schemas.ts';
 
-const idParam = z.object({ id: z.string().min(1) });
-const nameParam = z.object({ name: z.string().min(1) });
-
 export function addActionRoutes(app: OpenAPIHono, backend: AdminBackend): void {
-  addMemberActions(app, backend);
-  addSourceActions(app, backend);
-  addSessionActions(app, backend);
-  addReload(app, backend);
-  app.openapi(
-    createRoute({
-      method: 'put',
-      path: '/api/log-level',
-      summary: 'Set the log level until the next start or reload',
-      request: { body: { content: jsonContent(logLevelSchema), required: true } },
-      responses: {
-        204: { description: 'Done' },
-        400: jsonResponse('The log level does not exist', errorSchema),
-      },
-    }),
-    (context) => {
-      backend.setLogLevel(context.req.valid('json').level);
-      return context.body(null, 204);
-    },
-  );
-}
-
-function addMemberActions(app: OpenAPIHono, backend: AdminBackend): void {
-  app.openapi(
-    createRoute({
-      method: 'post',
-      path: '/api/members/{id}/evict',
-      summary: 'Remove a member for good; its open tunnels continue',
-      request: { params: idParam },
-      responses: { 204: { description: 'Done' }, 404: NOT_FOUND },
-    }),
-    (context) => {
-      const { id } = context.req.valid('param');
-      assertFound(backend.evictMember(id), `there is no member ${id}`);
-      return context.body(null, 204);
-    },
-  );
+  addCommands(app, backend);
   app.openapi(
     createRoute({
       method: 'post',
@@ -61,46 +22,10 @@ function addMemberActions(app: OpenAPIHono, backend: AdminBackend): void {
       },
     }),
     (context) => {
-      const report = context.req.valid('json');
-      assertFound(backend.reportMember(report), 'there is no such session or member');
+      assertFound(backend.reportMember(context.req.valid('json')), 'there is no such session or member');
       return context.body(null, 204);
     },
   );
-}
-
-function addSourceActions(app: OpenAPIHono, backend: AdminBackend): void {
-  const actions = [
-    [
-      'refill',
-      'Draw the missing members of a source as soon as the pace allows',
-      (name: string) => backend.refillSource(name),
-    ],
-    ['pause', 'Stop drawing', (name: string) => backend.pauseSource(name)],
-    [
-      'resume',
-      'Draw again; a halted source makes one call, which shows whether the problem is solved',
-      (name: string) => backend.resumeSource(name),
-    ],
-  ] as const;
-  for (const [action, summary, run] of actions) {
-    app.openapi(
-      createRoute({
-        method: 'post',
-        path: `/api/sources/{name}/${action}`,
-        summary,
-        request: { params: nameParam },
-        responses: { 202: { description: 'Accepted' }, 404: NOT_FOUND },
-      }),
-      (context) => {
-        const { name } = context.req.valid('param');
-        assertFound(run(name), `there is no source ${name}`);
-        return context.body(null, 202);
-      },
-    );
-  }
-}
-
-function addSessionActions(app: OpenAPIHono, backend: AdminBackend): void {
   app.openapi(
     createRoute({
       method: 'post',
@@ -121,23 +46,6 @@ function addSessionActions(app: OpenAPIHono, backend: AdminBackend): void {
   );
   app.openapi(
     createRoute({
-      method: 'delete',
-      path: '/api/sessions/{id}',
-      summary: 'Forget a session',
-      request: { params: idParam },
-      responses: { 204: { description: 'Done' }, 404: NOT_FOUND },
-    }),
-    (context) => {
-      const { id } = context.req.valid('param');
-      assertFound(backend.forgetSession(id), `there is no session ${id}`);
-      return context.body(null, 204);
-    },
-  );
-}
-
-function addReload(app: OpenAPIHono, backend: AdminBackend): void {
-  app.openapi(
-    createRoute({
       method: 'post',
       path: '/api/reload',
       summary: 'Read the configuration file again and apply it',
@@ -156,6 +64,57 @@ function addReload(app: OpenAPIHono, backend: AdminBackend): void {
       return context.json(reload, applied ? 200 : 202);
     },
   );
+  app.openapi(
+    createRoute({
+      method: 'put',
+      path: '/api/log-level',
+      summary: 'Set the log level until the next start or reload',
+      request: { body: { content: jsonContent(logLevelSchema), required: true } },
+      responses: {
+        204: { description: 'Done' },
+        400: jsonResponse('The log level does not exist', errorSchema),
+      },
+    }),
+    (context) => {
+      backend.setLogLevel(context.req.valid('json').level);
+      return context.body(null, 204);
+    },
+  );
+}
+
+const idParam = z.object({ id: z.string().min(1) });
+const nameParam = z.object({ name: z.string().min(1) });
+
+/** The commands that need nothing but the name of what they change. */
+function addCommands(app: OpenAPIHono, backend: AdminBackend): void {
+  const evict = 'Remove a member for good; its open tunnels continue';
+  const refill = 'Draw the missing members of a source as soon as the pace allows';
+  const resume = 'Draw again; a halted source makes one call, which shows whether the problem is solved';
+  const commands = [
+    ['post', '/api/members/{id}/evict', 204, evict, 'member', (id: string) => backend.evictMember(id)],
+    ['post', '/api/sources/{name}/refill', 202, refill, 'source', (name) => backend.refillSource(name)],
+    ['post', '/api/sources/{name}/pause', 202, 'Stop drawing', 'source', (name) => backend.pauseSource(name)],
+    ['post', '/api/sources/{name}/resume', 202, resume, 'source', (name) => backend.resumeSource(name)],
+    ['delete', '/api/sessions/{id}', 204, 'Forget a session', 'session', (id) => backend.forgetSession(id)],
+  ] as const satisfies readonly (readonly [
+    string,
+    string,
+    number,
+    string,
+    string,
+    (name: string) => boolean,
+  ])[];
+  for (const [method, path, status, summary, kind, run] of commands) {
+    const params = kind === 'source' ? nameParam : idParam;
+    const done = { description: status === 204 ? 'Done' : 'Accepted' };
+    const responses = { [status]: done, 404: NOT_FOUND };
+    app.openAPIRegistry.registerPath({ method, path, summary, request: { params }, responses });
+    app.on(method, path.replace(/\{\w+\}/, ':name'), (context) => {
+      const { name } = nameParam.parse(context.req.param());
+      assertFound(run(name), `there is no ${kind} ${name}`);
+      return context.body(null, status);
+    });
+  }
 }
 
 function answered(env: object | undefined): Promise<void> {

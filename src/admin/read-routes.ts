@@ -1,5 +1,5 @@
 /** The admin API's read-only routes: health, snapshots as JSON, metrics, the PAC file. */
-import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import { createRoute, type OpenAPIHono, type RouteConfig, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { languageOf, translate } from '../core/chinese.ts';
 import type { Clock } from '../core/clock.ts';
@@ -57,21 +57,20 @@ export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => vo
   const sessions = new SnapshotCache(clock, () => new JsonList(backend.sessions()));
   const sites = new SnapshotCache(clock, () => new JsonList(backend.sites()));
   addHealth(app, status);
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/api/status',
-      summary: 'The state of noria, its pool and each source',
-      responses: { 200: jsonResponse('The state', statusSchema) },
-    }),
-    (context) => localised(context, status.get()),
+  const state = { 200: jsonResponse('The state', statusSchema) };
+  addRead(app, '/api/status', 'The state of noria, its pool and each source', state, (context) =>
+    localised(context, status.get()),
   );
   addList(app, '/api/members', 'All members', memberSchema, members);
   addList(app, '/api/sessions', 'All sessions', sessionSchema, sessions);
   addList(app, '/api/sites', 'The busiest 100 sites', siteSchema, sites);
   addRecent(app, parts);
   addLedger(app, parts);
-  addMetrics(app, parts.metrics);
+  const { metrics } = parts;
+  const page = { 200: textResponse('The metrics', 'text/plain') };
+  addRead(app, '/metrics', 'Prometheus metrics', page, async (context) =>
+    context.text(await metrics.render(), 200, { 'Content-Type': metrics.contentType }),
+  );
   addPac(app, backend);
   return () => {
     for (const cache of [status, members, sessions, sites]) cache.clear();
@@ -79,35 +78,32 @@ export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => vo
 }
 
 function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/healthz',
-      summary: 'Liveness: whether the process works',
-      responses: { 200: textResponse('It works', 'text/plain') },
-    }),
-    (context) => context.text('ok\n', 200),
-  );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/readyz',
-      summary: 'Readiness: whether noria expects to serve a new client',
-      responses: {
-        200: textResponse('Ready: the state of noria and the reason for this state', 'text/plain'),
-        503: textResponse(
-          'Not ready: the reason, since when, when noria tries again, what to do',
-          'text/plain',
-        ),
-      },
-    }),
-    (context) => {
-      const current = status.get();
-      const language = languageOf(context.req.header('accept-language'));
-      const lines = readinessLines(current).map((line) => translate(line, language));
-      return context.text(`${lines.join('\n')}\n`, current.ready ? 200 : 503);
-    },
-  );
+  const works = { 200: textResponse('It works', 'text/plain') };
+  addRead(app, '/healthz', 'Liveness: whether the process works', works, (context) => context.text('ok\n'));
+  const notReady = 'Not ready: the reason, since when, when noria tries again, what to do';
+  const readiness = {
+    200: textResponse('Ready: the state of noria and the reason for this state', 'text/plain'),
+    503: textResponse(notReady, 'text/plain'),
+  };
+  const readySummary = 'Readiness: whether noria expects to serve a new client';
+  addRead(app, '/readyz', readySummary, readiness, (context) => {
+    const current = status.get();
+    const language = languageOf(context.req.header('accept-language'));
+    const lines = readinessLines(current).map((line) => translate(line, language));
+    return context.text(`${lines.join('\n')}\n`, current.ready ? 200 : 503);
+  });
+}
+
+/** Adds a route without parameters. */
+function addRead(
+  app: OpenAPIHono,
+  path: string,
+  summary: string,
+  responses: RouteConfig['responses'],
+  read: (context: Context) => Response | Promise<Response>,
+): void {
+  app.openAPIRegistry.registerPath({ method: 'get', path, summary, responses });
+  app.get(path, read);
 }
 
 function addList(
@@ -144,29 +140,20 @@ function addRecent(app: OpenAPIHono, { history, failures }: ReadRouteParts): voi
     }),
     (context) => context.json(history.read(context.req.valid('query').span), 200),
   );
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/api/failures',
-      summary: 'Recent failures, latest first; repeated failures are one entry',
-      responses: { 200: jsonResponse('The failures', z.array(failureSchema)) },
-    }),
-    (context) => localised(context, failures.list()),
-  );
+  const list = { 200: jsonResponse('The failures', z.array(failureSchema)) };
+  const summary = 'Recent failures, latest first; repeated failures are one entry';
+  addRead(app, '/api/failures', summary, list, (context) => localised(context, failures.list()));
 }
 
 const TEXT_FIELDS: ReadonlySet<string> = new Set(['reason', 'advice', 'meaning', 'says', 'detail']);
 
-function localised<Value extends object>(context: Context, value: Value) {
+function localised(context: Context, value: object): Response {
   const language = languageOf(context.req.header('accept-language'));
   context.header('Vary', 'Accept-Language');
-  if (language === 'en') return context.json(value, 200);
-  const inLanguage: unknown = JSON.parse(
-    JSON.stringify(value, (field, inner: unknown) =>
-      typeof inner === 'string' && TEXT_FIELDS.has(field) ? translate(inner, language) : inner,
-    ),
+  const text = JSON.stringify(value, (field, inner: unknown) =>
+    typeof inner === 'string' && TEXT_FIELDS.has(field) ? translate(inner, language) : inner,
   );
-  return context.json(inLanguage as Value, 200);
+  return context.body(text, 200, { 'Content-Type': 'application/json' });
 }
 
 const requestsQuery = z.object({
@@ -252,36 +239,18 @@ function csvOf(rows: readonly UsageRow[]): string {
     .join('');
 }
 
-function addMetrics(app: OpenAPIHono, metrics: Metrics): void {
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/metrics',
-      summary: 'Prometheus metrics',
-      responses: { 200: textResponse('The metrics', 'text/plain') },
-    }),
-    async (context) => context.text(await metrics.render(), 200, { 'Content-Type': metrics.contentType }),
-  );
-}
-
 function addPac(app: OpenAPIHono, backend: AdminBackend): void {
-  app.openapi(
-    createRoute({
-      method: 'get',
-      path: '/proxy.pac',
-      summary:
-        'A PAC file: the browser sends all requests through the first HTTP listener, except requests to its own machine',
-      responses: { 200: textResponse('The file', PAC_TYPE), 404: NOT_FOUND },
-    }),
-    (context) => {
-      const address = backend.proxyAddress();
-      if (address === undefined) throw new NoriaError('not-found', 'no listener accepts HTTP');
-      return context.body(pacFile(address), 200, { 'Content-Type': PAC_TYPE });
-    },
-  );
+  const summary =
+    'A PAC file: the browser sends all requests through the first HTTP listener, except requests to its own machine';
+  const responses = { 200: textResponse('The file', PAC_TYPE), 404: NOT_FOUND };
+  addRead(app, '/proxy.pac', summary, responses, (context) => {
+    const address = backend.proxyAddress();
+    if (address === undefined) throw new NoriaError('not-found', 'no listener accepts HTTP');
+    return context.body(pacFile(address), 200, { 'Content-Type': PAC_TYPE });
+  });
 }
 
-/** Returns the PAC file. It has no DIRECT fallback: a browser must not bypass noria when noria is down. */
+/** It has no DIRECT fallback: a browser must not bypass noria when noria is down. */
 function pacFile(address: string): string {
   return `function FindProxyForURL(url, host) {
   if (host === "localhost" || host === "127.0.0.1" || host === "[::1]" || host === "::1") return "DIRECT";
