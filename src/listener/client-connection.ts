@@ -16,7 +16,7 @@ import { OpenRequest, type RequestProtocol } from '../core/request-record.ts';
 import type { Dialer, Dialing } from '../dialer/contract.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
 import { type Access, type ClientCredentials, type ClientIdentity, parseBasicCredentials } from './access.ts';
-import type { ClientDesk } from './http/client-desk.ts';
+import { type ClientDesk, deskPortError, isDesk } from './http/client-desk.ts';
 import { fieldValues, type HeaderField } from './http/header-fields.ts';
 import { badRequest } from './refusal.ts';
 import type { Relay } from './relay.ts';
@@ -124,9 +124,7 @@ export class ClientConnection implements Listed {
         this.fail(error);
       }
     };
-    const onEnd = (): void => {
-      socket.destroy();
-    };
+    const onEnd = () => void socket.destroy();
     socket.on('data', onData).on('end', onEnd);
     if (socket.isPaused()) socket.resume();
   }
@@ -180,20 +178,23 @@ export class ClientConnection implements Listed {
     return this.identify(parseBasicCredentials(credentials[0]));
   }
 
-  /** Checks the target and the routing options. @param headers - those named X-Noria-… contain routing options. */
+  /** @param headers - those named X-Noria-… contain routing options. */
   authorize(
     identity: ClientIdentity,
     target: HostPort,
     headers: readonly (readonly [string, string])[],
   ): RoutingOptions | NoriaError {
+    const { access, limits } = this.options;
+    const { user } = identity;
+    if (isDesk(target)) return deskPortError(target) ?? this.readRoutingOptions(identity, '', headers);
     const record = this.#openRecord();
     if (record !== undefined) {
       record.target = target.text;
-      if (identity.user !== '') record.user = identity.user;
+      if (user !== '') record.user = user;
     }
-    const routing =
-      this.options.access.checkTarget(target) ??
-      this.#limit(identity.user, this.readRoutingOptions(identity, target.host, headers));
+    const asked = access.checkTarget(target) ?? this.readRoutingOptions(identity, target.host, headers);
+    const isUnlimited = user === '' || limits === undefined || asked instanceof NoriaError;
+    const routing = isUnlimited ? asked : this.#limit(user, limits, asked);
     if (record !== undefined && !(routing instanceof NoriaError)) {
       record.session = routing.session ?? null;
       record.tag = routing.tag ?? null;
@@ -201,9 +202,7 @@ export class ClientConnection implements Listed {
     return routing;
   }
 
-  #limit(user: string, routing: RoutingOptions | NoriaError): RoutingOptions | NoriaError {
-    const { limits } = this.options;
-    if (user === '' || limits === undefined || routing instanceof NoriaError) return routing;
+  #limit(user: string, limits: UserLimits, routing: RoutingOptions): RoutingOptions | NoriaError {
     const source = limits.sourceOf(user);
     if (source !== undefined && (routing.source ?? source) !== source)
       return limited(`the user may only use source ${source}`, NEVER_RETRY_MS);
@@ -269,10 +268,8 @@ export class ClientConnection implements Listed {
    * and the client could lose the end of the reply.
    */
   close(): void {
-    const socket = this.socket;
-    const destroy = (): void => {
-      socket.destroy();
-    };
+    const { socket } = this;
+    const destroy = () => void socket.destroy();
     this.#setTimeout(this.options.idleTimeoutMs, destroy);
     socket.on('end', () => socket.destroySoon());
     socket.end(() => {

@@ -257,7 +257,18 @@ export class Listener {
   }
 
   #open(accepted: Socket, localPort: number, withinLimit: boolean): void {
-    const refusal = this.#refusalFor(accepted, withinLimit);
+    const { bus, clock, maxConnections } = this.#options;
+    const refusal = !this.#admits(accepted)
+      ? refusalError(
+          'forbidden',
+          'the allow list of the listener does not contain the address of this client',
+        )
+      : withinLimit
+        ? undefined
+        : new NoriaError(
+            'too-many-connections',
+            `${maxConnections} client connections are open; maxConnections allows no more`,
+          );
     if (refusal !== undefined && this.#refused.size >= MAX_REFUSED_OPEN) {
       accepted.destroy();
       return;
@@ -265,27 +276,12 @@ export class Listener {
     const connection = new ClientConnection(accepted, localPort, this.#options, this.#secureContext);
     connection.onClosed = this.#onClosed;
     this.#connections.add(connection);
-    const { bus, clock } = this.#options;
     if (bus.hasSubscribers('request.grew')) this.#growthTimer ??= clock.after(SECOND_MS, this.#reportGrowth);
     if (refusal !== undefined) {
       this.#refused.add(connection);
       connection.refusalError = refusal;
     }
     connection.readFirst((first) => this.#serve(first, connection));
-  }
-
-  #refusalFor(accepted: Socket, withinLimit: boolean): NoriaError | undefined {
-    if (!this.#admits(accepted)) {
-      return refusalError(
-        'forbidden',
-        'the allow list of the listener does not contain the address of this client',
-      );
-    }
-    if (withinLimit) return undefined;
-    return new NoriaError(
-      'too-many-connections',
-      `${this.#options.maxConnections} client connections are open; maxConnections allows no more`,
-    );
   }
 
   readonly #onClosed = (connection: ClientConnection): void => {

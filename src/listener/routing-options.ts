@@ -153,14 +153,34 @@ export function readRoutingOptions(
   headers: readonly (readonly [string, string])[],
   context: RoutingContext,
 ): RoutingOptions | NoriaError {
+  const { listener, user, client } = context;
   const given: GivenOptions = {};
-  return (
-    parseText(routingText, given) ??
+  const error =
+    (routingText === '' ? undefined : parseText(routingText, given)) ??
     parseHeaders(headers, given) ??
-    checkSource(given, context.listener) ??
-    checkSession(given, context.listener) ??
-    complete(given, context)
-  );
+    (given.source === undefined ? undefined : checkSource(given.source, listener));
+  if (error !== undefined) return error;
+  const { sessionTtlMs, location, minLifeMs, protocol, tag, exclusive, fixed } = given;
+  const isAutomatic = listener.session !== 'none' && given.rotate !== true;
+  if ((exclusive || fixed) && given.session === undefined && !isAutomatic)
+    return problem(`the key ${exclusive ? 'exclusive' : 'fixed'} needs a session: add session-NAME`);
+  const session = given.session ?? (isAutomatic ? automaticSession(context) : undefined);
+  const source = given.source ?? listener.source;
+  const routing: MutableOptions = { client };
+  if (user !== '') routing.user = user;
+  if (session !== undefined) {
+    routing.session = sessionOfUser(session, user);
+    routing.sessionOwner = ownerOf(session, context);
+    if (sessionTtlMs !== undefined) routing.sessionTtlMs = sessionTtlMs;
+    if (exclusive === true) routing.exclusive = true;
+    if (fixed === true) routing.fixed = true;
+  }
+  if (source !== undefined) routing.source = source;
+  if (location !== undefined) routing.location = location;
+  if (minLifeMs !== undefined) routing.minLifeMs = minLifeMs;
+  if (protocol !== undefined) routing.protocol = protocol;
+  if (tag !== undefined) routing.tag = tag;
+  return routing;
 }
 
 /** The session of a client without routing options on this port, with `session: port`. */
@@ -190,7 +210,6 @@ export function routingTextWithoutUsers(username: string): string {
 }
 
 function parseText(routingText: string, given: GivenOptions): NoriaError | undefined {
-  if (routingText === '') return undefined;
   const seen = new Set<RoutingKeyName>();
   for (const item of routingText.split(',')) {
     const words = item.split('-');
@@ -320,8 +339,7 @@ function decodeLocation(value: string): string | undefined {
   return isValid ? location : undefined;
 }
 
-function checkSource({ source }: GivenOptions, listener: RoutingSettings): NoriaError | undefined {
-  if (source === undefined) return undefined;
+function checkSource(source: string, listener: RoutingSettings): NoriaError | undefined {
   if (!listener.sourceNames().includes(source)) {
     return problem(
       `the value ${quote(source)} of the key source is not the name of a configured source`,
@@ -334,33 +352,6 @@ function checkSource({ source }: GivenOptions, listener: RoutingSettings): Noria
     );
   }
   return undefined;
-}
-
-function checkSession(given: GivenOptions, { session }: RoutingSettings): NoriaError | undefined {
-  if (given.session !== undefined || (session !== 'none' && !given.rotate)) return undefined;
-  const key = given.exclusive ? 'exclusive' : given.fixed ? 'fixed' : undefined;
-  return key && problem(`the key ${key} needs a session: add session-NAME`);
-}
-
-function complete(given: GivenOptions, context: RoutingContext): RoutingOptions {
-  const session = given.session ?? (given.rotate ? undefined : automaticSession(context));
-  const source = given.source ?? context.listener.source;
-  const { sessionTtlMs, location, minLifeMs, protocol } = given;
-  const routing: MutableOptions = { client: context.client };
-  if (context.user !== '') routing.user = context.user;
-  if (session !== undefined) {
-    routing.session = sessionOfUser(session, context.user);
-    routing.sessionOwner = ownerOf(session, context);
-    if (sessionTtlMs !== undefined) routing.sessionTtlMs = sessionTtlMs;
-    if (given.exclusive === true) routing.exclusive = true;
-    if (given.fixed === true) routing.fixed = true;
-  }
-  if (source !== undefined) routing.source = source;
-  if (location !== undefined) routing.location = location;
-  if (minLifeMs !== undefined) routing.minLifeMs = minLifeMs;
-  if (protocol !== undefined) routing.protocol = protocol;
-  if (given.tag !== undefined) routing.tag = given.tag;
-  return routing;
 }
 
 /** For example `port=24000`. No client can choose it, because its session names must not contain `=`. */

@@ -7,7 +7,7 @@ import { type FaultCode, NoriaError } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
 import type { ClientCredentials, ClientIdentity } from './access.ts';
 import type { ClientConnection } from './client-connection.ts';
-import { deskPortError, isDesk } from './http/client-desk.ts';
+import { isDesk } from './http/client-desk.ts';
 import { serveDesk } from './http/http-connection.ts';
 import { refusalOf, socks5ReplyCode } from './refusal.ts';
 import { openTunnel } from './tunnel.ts';
@@ -106,19 +106,13 @@ class SocksHandshake {
         this.#refuse(new NoriaError(message.code, message.detail), message.reply);
         return;
       }
-      const error = this.#onMessage(message);
+      const error =
+        message.kind === 'greeting'
+          ? this.#selectMethod(message.methods)
+          : message.kind === 'credentials'
+            ? this.#checkCredentials(message)
+            : this.#serve(message);
       if (error !== undefined) this.#refuse(error);
-    }
-  }
-
-  #onMessage(message: SocksMessage): NoriaError | undefined {
-    switch (message.kind) {
-      case 'greeting':
-        return this.#selectMethod(message.methods);
-      case 'credentials':
-        return this.#checkCredentials(message);
-      case 'request':
-        return this.#serve(message);
     }
   }
 
@@ -186,15 +180,12 @@ class SocksHandshake {
     const known = this.#phase.name === 'request' ? this.#phase.identity : undefined;
     const identity = known ?? this.#identifySocks4(userId);
     if (identity instanceof NoriaError) return identity;
-    const toDesk = isDesk(target);
-    const routing = toDesk
-      ? (deskPortError(target) ?? this.#connection.readRoutingOptions(identity, '', []))
-      : this.#connection.authorize(identity, target, []);
+    const routing = this.#connection.authorize(identity, target, []);
     if (routing instanceof NoriaError) return routing;
     this.#endHandshake();
     this.#connection.beginRequest();
     const { rest } = this.#reader;
-    if (toDesk) {
+    if (isDesk(target)) {
       this.#accept();
       serveDesk(rest, this.#connection, routing);
       return undefined;

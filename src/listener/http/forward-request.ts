@@ -5,7 +5,6 @@ import type { MemberConnection } from '../../dialer/contract.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { badRequest } from '../refusal.ts';
-import { deskPortError, isDesk } from './client-desk.ts';
 import {
   connectionOptions,
   endToEndFields,
@@ -58,9 +57,7 @@ export function readForwardRequest(
   if (wrongExpectation !== undefined) return wrongExpectation;
   const url = parseAbsoluteUrl(method, head.target);
   if (url instanceof NoriaError) return url;
-  const routing = isDesk(url.target)
-    ? (deskPortError(url.target) ?? connection.readRoutingOptions(identity, '', fields))
-    : connection.authorize(identity, url.target, fields);
+  const routing = connection.authorize(identity, url.target, fields);
   if (routing instanceof NoriaError) return routing;
   const owner = `${connection.clientAddress} ${routing.session ?? ''} ${identity.user}`;
   return { method, url, fields, framing, routing, owner, upgrade: isUpgrade(head) };

@@ -15,10 +15,10 @@ import { badRequest, type Refusal, refusalOf } from '../refusal.ts';
 import { canDestroyAtEnd } from '../relay.ts';
 import { openTunnel } from '../tunnel.ts';
 import { BodyReader, type BodyRules } from './body.ts';
-import { answerDesk, deskPortError, isDesk } from './client-desk.ts';
+import { answerDesk, isDesk } from './client-desk.ts';
 import { Forward } from './forward.ts';
 import { decrementMaxForwards, readForwardRequest } from './forward-request.ts';
-import { type Framing, fieldValues, formatFields, type HeaderField } from './header-fields.ts';
+import { type Framing, fieldValues, formatFields, type HeaderField, isEmptyBody } from './header-fields.ts';
 import { PinnedConnection } from './pinned-connection.ts';
 import { formatReply, type HttpReply, refusalReply, successHeaders } from './replies.ts';
 import {
@@ -420,8 +420,10 @@ function serveConnect(head: RequestHead, received: Buffer, connection: ClientCon
 }
 
 function readDialRequest(head: RequestHead, connection: ClientConnection): DialRequest | NoriaError {
-  const problem = checkNoBody(head);
-  if (problem !== undefined) return problem;
+  const { framing } = head;
+  if (framing instanceof NoriaError) return framing;
+  // CONNECT has no body (RFC 9110 §9.3.6), and noria cannot know whether it is meant for the target.
+  if (!isEmptyBody(framing)) return badRequest('the CONNECT request announces a body');
   const identity = connection.identifyRequest(head.fields);
   if (identity instanceof NoriaError) return identity;
   const target = connection.options.access.readTarget(head.target);
@@ -429,9 +431,7 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
   const marks = readMarks(fieldValues(head.fields, 'via'));
   const loop = marks && connection.options.access.checkMarks(marks);
   if (loop !== undefined) return loop;
-  const routing = isDesk(target)
-    ? (deskPortError(target) ?? connection.readRoutingOptions(identity, '', head.fields))
-    : connection.authorize(identity, target, head.fields);
+  const routing = connection.authorize(identity, target, head.fields);
   const { record } = connection;
   return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel', marks, record };
 }
@@ -442,13 +442,6 @@ function whyNoTarget(target: string): string {
   return parsePort(port) === undefined
     ? 'the port of the CONNECT target is not between 1 and 65535'
     : 'the host of the CONNECT target is not a host name or an IP address';
-}
-
-/** CONNECT has no body (RFC 9110 §9.3.6), and noria cannot know whether it is meant for the target. */
-function checkNoBody({ framing }: RequestHead): NoriaError | undefined {
-  if (framing instanceof NoriaError) return framing;
-  const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
-  return announced ? badRequest('the CONNECT request announces a body') : undefined;
 }
 
 /** The path of a request in a tunnel to noria itself, in origin form or in absolute form. */
