@@ -11,8 +11,7 @@ import { parseConfig } from '../src/config/load.ts';
 import { createLog } from '../src/core/log.ts';
 import { Ownership } from '../src/core/ownership.ts';
 import { startDaemon } from '../src/daemon/daemon.ts';
-import { openSandbox } from '../src/sandbox/open-sandbox.ts';
-import type { Sandbox } from '../src/sandbox/sandbox.ts';
+import { openSandbox, type Sandbox } from '../src/sandbox/sandbox.ts';
 
 const MINUTES = Number(process.argv[2] ?? 15.5);
 const PICTURES = [

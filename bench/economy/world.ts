@@ -5,8 +5,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { type Random, seededRandom } from '../../src/core/random.ts';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { openSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 
 export class ScaledClock implements Clock {
   readonly #factor: number;

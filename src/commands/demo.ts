@@ -11,8 +11,7 @@ import { Ownership } from '../core/ownership.ts';
 import { readVersion } from '../core/version.ts';
 import { type Daemon, startDaemon } from '../daemon/daemon.ts';
 import { MemoryFleet } from '../fleet/memory-fleet.ts';
-import { openSandbox } from '../sandbox/open-sandbox.ts';
-import type { Sandbox } from '../sandbox/sandbox.ts';
+import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
 import { createTimekeeper } from '../state/moment.ts';
 import { command, type Flag, fractionOption, integer, portOption, untilSignal } from './command.ts';
 import {

@@ -160,10 +160,7 @@ export function freeLine({ level, ip, port, protocol, adr }: Entry): string {
   return `[${level}]${ip}:${port}@${protocol}#${adr}`;
 }
 
-/**
- * Returns a function that prints a line in a custom format. It replaces each `{tag}` by the field of this name, and
- * does not change unknown tags.
- */
+/** Unknown tags stay as they are. */
 export function customLine(layout: string): (entry: Entry) => string {
   return (entry) => layout.replace(/\{(\w+)\}/g, (tag, name: string) => String(entry[name] ?? tag));
 }
@@ -194,10 +191,13 @@ function element(name: string, content: string): string {
   return `<${name}>${content}</${name}>`;
 }
 
+const XML_ESCAPES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+};
+
 function escapeXml(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
+  return text.replace(/[&<>"]/g, (character) => XML_ESCAPES[character] ?? character);
 }

@@ -65,10 +65,9 @@ export function listInstances(
   if (username !== account.username || password !== akeyOf(account.password)) {
     return { ...refusal(INSTANCES_REFUSALS, 'key'), msg: '用户名或密码错误' };
   }
-  const owned = instances.filter(
-    (instance) => instance.product === 'exclusive' && hasStatus(instance, status),
-  );
-  const items = owned.map((instance) => recordOf(instance, now));
+  const items = instances
+    .filter((instance) => instance.product === 'exclusive' && hasStatus(instance, status))
+    .map((instance) => recordOf(instance, now));
   if (items.length === 0) return { ...refusal(INSTANCES_REFUSALS, 'none'), msg: '没有符合条件的实例' };
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'instance_list', items } };
 }

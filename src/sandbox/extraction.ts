@@ -8,7 +8,7 @@
 import { MINUTE_MS } from '../core/duration.ts';
 import { type Answer, customLine, freeLine, type Layout, plainLine, type Value } from './answers.ts';
 import type { Instance } from './instance.ts';
-import type { ExtractionQuery, ProxyKind, RunningMember } from './members.ts';
+import type { ExtractionQuery, RunningMember } from './members.ts';
 import {
   LOCATIONS,
   type Operation,
@@ -26,18 +26,12 @@ export interface ServiceCall {
   readonly early: boolean;
 }
 
-/**
- * The sandbox adds this time to each remaining life before it rounds down to seconds. Opening a new proxy takes some
- * ms, so its reported life would otherwise be a second too short.
- */
+/** Opening a new proxy takes some ms, so its life in whole seconds would otherwise be a second too short. */
 const OPENING_MS = 50;
 
 const LEVELS = ['高匿', '普匿', '匿名', '透明', '未知'] as const;
 
-/**
- * Returns the format that a call selects. If it selects none or an invalid one, the format is JSON, so that the caller
- * can read the refusal.
- */
+/** If a call selects no format or an invalid one, the format is JSON, so that the caller can read the refusal. */
 export function layoutOf(operation: Operation, { params, instance }: ServiceCall): Layout {
   const format = operation.formats[params.get(operation.formatName) ?? ''] ?? 'json';
   const { textLayout, fields } = instance?.options ?? {};
@@ -48,7 +42,7 @@ export function layoutOf(operation: Operation, { params, instance }: ServiceCall
 export async function extract(operation: Operation, call: ServiceCall): Promise<Answer> {
   const { params, instance } = call;
   const refuse = (reason: RefusalReason, detail?: string) => refusal(operation.refusals, reason, detail);
-  const count = countOf(operation, params, instance);
+  const count = countOf(operation, call);
   if (count === undefined || !hasValidParameters(operation, params)) return refuse('parameters');
   if (instance === undefined) return refuse('unknown');
   if (params.get('akey') !== instance.akey) return refuse('key');
@@ -71,14 +65,8 @@ function hasValidParameters(operation: Operation, params: URLSearchParams): bool
   });
 }
 
-/**
- * Returns the number of proxies that the call asks for; undefined if it is invalid or above the limit of the instance.
- */
-function countOf(
-  operation: Operation,
-  params: URLSearchParams,
-  instance: Instance | undefined,
-): number | undefined {
+/** Undefined if the count is invalid or above the limit of the instance. */
+function countOf(operation: Operation, { params, instance }: ServiceCall): number | undefined {
   const limit = instance?.condition.singlePullLimit ?? 1;
   const text = params.get('count') ?? '';
   if (text === '') return operation.countRequired ? undefined : limit;
@@ -86,10 +74,7 @@ function countOf(
   return instance !== undefined && Number(text) > limit ? undefined : Number(text);
 }
 
-/**
- * Returns the first reason why the service currently refuses all calls for the instance; undefined if there is none.
- * Reasons for which the operation has no code do not count.
- */
+/** The first reason, for which the operation has a code, why the service now refuses all calls for the instance. */
 function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;
   const reasons: readonly (readonly [RefusalReason, boolean])[] = [
@@ -105,7 +90,7 @@ function conditionReason(instance: Instance): RefusalReason | undefined {
   return reasons.find(([reason, applies]) => applies && refusals[reason] !== undefined)?.[0];
 }
 
-/** Whether a quota is used up, so that the call gets 12008. Each product has its own quotas. */
+/** Whether the call gets 12008. Each product has its own quotas. */
 function isQuotaUsedUp({ product, condition, members, ledger }: Instance): boolean {
   const isUsedUp = reaches(ledger.handedOut, condition.usageLimit);
   if (product === 'long-residential') return reaches(members.connections, condition.connectionLimit);
@@ -123,7 +108,11 @@ function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
   const isNew = drawn.map(({ exit }) => ledger.record(exit.address));
   const added = isNew.filter(Boolean).length;
   const entries = drawn.map((member, at) => {
-    const entry = entryOf(member, isNew[at] ?? false, options.showOutIp ?? true);
+    const entry: Readonly<Record<string, Value | undefined>> = entryOf(
+      member,
+      isNew[at] ?? false,
+      options.showOutIp ?? true,
+    );
     return Object.fromEntries(
       operation.fields.flatMap((name) => (entry[name] === undefined ? [] : [[name, entry[name]]])),
     );
@@ -134,23 +123,16 @@ function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
     const counters = { dedup_count: added, today_left_count: left };
     return { code: SUCCESS_CODE, msg, data: { counters, entries } };
   }
-  const counters =
-    operation.counters === 'residential'
-      ? {
-          update_count: added,
-          active_count: members.alive.filter(({ exit }) => ledger.wasDrawn(exit.address)).length,
-          today_count: ledger.today,
-          ...(condition.accounting === 'even' ? {} : { surplus_count: ledger.distinctLeft(condition) }),
-        }
-      : {};
-  return { code: SUCCESS_CODE, msg: '获取成功', data: { counters, entries } };
+  const counters = operation.counters === 'residential' && {
+    update_count: added,
+    active_count: members.alive.filter(({ exit }) => ledger.wasDrawn(exit.address)).length,
+    today_count: ledger.today,
+    ...(condition.accounting === 'even' ? {} : { surplus_count: ledger.distinctLeft(condition) }),
+  };
+  return { code: SUCCESS_CODE, msg: '获取成功', data: { counters: counters || {}, entries } };
 }
 
-function entryOf(
-  member: RunningMember,
-  isNew: boolean,
-  showsExit: boolean,
-): Readonly<Record<string, Value | undefined>> {
+function entryOf(member: RunningMember, isNew: boolean, showsExit: boolean) {
   const { traits } = member;
   const secondsLeft = Math.floor((member.remainingMs + OPENING_MS) / 1000);
   return {
@@ -175,7 +157,7 @@ function entryOf(
 /** The minimum life of new proxies if the call sets none. Proxies with a shorter life would be useless. */
 const MIN_LIFE_MS = 60_000;
 
-const FREE_KINDS: Readonly<Record<string, ProxyKind>> = {
+const FREE_KINDS: Readonly<Record<string, ExtractionQuery['kinds'][number]>> = {
   '1': { protocol: 'http', label: 'http' },
   '2': { protocol: 'socks4', label: 'socks4' },
   '3': { protocol: 'socks5', label: 'socks5' },
@@ -200,14 +182,14 @@ function readExtractionQuery(
     reverse: params.get('tunnel') === '1' ? 'either' : params.get('tunnel') === '3',
     ...livesOf(operation, params, options.lifetimeMs),
     order: params.get('order') === '1' ? 'longest' : 'random',
-    levels: select([1, 2, 3, 4, 5], params.get('level_type'), (level, selected) => level === selected),
+    levels: params.get('level_type') ? [Number(params.get('level_type'))] : [1, 2, 3, 4, 5],
     checkedMinutes: upTo(CHECKED_MINUTES, params.get('lastcheck_type')),
     responseSeconds: upTo(RESPONSE_SECONDS, params.get('sleep_type')),
     minAliveHours: ALIVE_HOURS[Number(params.get('alive_type') ?? 0) - 1] ?? 0,
   };
 }
 
-function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly ProxyKind[] {
+function kindsOf({ protocol }: Operation, params: URLSearchParams): ExtractionQuery['kinds'] {
   if (protocol === 'pro') {
     return params.get('pro') === '2'
       ? [{ protocol: 'socks5', label: 'socks5' }]
@@ -244,16 +226,7 @@ function livesOf(
   return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
+/** The first values, up to the number that the call gives; all if it gives none. */
 function upTo(values: readonly number[], selector: string | null): readonly number[] {
-  return select(values, selector, (value, selected) => values.indexOf(value) < selected);
-}
-
-function select(
-  values: readonly number[],
-  selector: string | null,
-  keeps: (value: number, selected: number) => boolean,
-): readonly number[] {
-  return selector === null || selector === ''
-    ? values
-    : values.filter((value) => keeps(value, Number(selector)));
+  return values.slice(0, Number(selector || values.length));
 }

@@ -59,7 +59,7 @@ export class RateLimiter {
     this.#clock = clock;
   }
 
-  /** Returns whether the limit allows a call now. A refused call does not delay the next one. */
+  /** A refused call does not delay the next one. */
   admit(): boolean {
     const now = this.#clock.monotonic();
     this.#starts = this.#starts.filter((start) => now - start < this.#limit.withinMs);
@@ -69,7 +69,7 @@ export class RateLimiter {
   }
 }
 
-export class ExitLedger {
+class ExitLedger {
   handedOut = 0;
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
@@ -86,7 +86,6 @@ export class ExitLedger {
     return this.#today.size;
   }
 
-  /** The number of distinct exits that the instance may still get; infinite if they are not limited. */
   distinctLeft({ accounting, distinctLimit }: Pick<Condition, 'accounting' | 'distinctLimit'>): number {
     if (accounting === 'even') return Number.POSITIVE_INFINITY;
     return Math.max(0, distinctLimit - (accounting === 'pay-per-use' ? this.#ever.size : this.today));

@@ -8,30 +8,14 @@ import { HOUR_MS } from '../core/duration.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
 import type { Exit, Exits } from './exits.ts';
 import type { ProxyProtocol, SandboxLocation } from './operations.ts';
-import type { ClientLogin } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
-import { type IdentifiedOptions, loginOf } from './settings.ts';
-
-interface MemberTraits {
-  readonly protocol: ProxyProtocol;
-  readonly label: string;
-  readonly location: SandboxLocation;
-  readonly reverse: boolean;
-  readonly onlineMs: number;
-  readonly level: number;
-  readonly checkedMinutes: number;
-  readonly responseSeconds: number;
-  readonly aliveHours: number;
-  readonly serverId: string;
-  readonly lastScore: number;
-  readonly yesterdayScore: number;
-}
+import { type ClientLogin, type IdentifiedOptions, loginOf } from './settings.ts';
 
 interface MemberOptions {
   readonly id: string;
   readonly instance: string;
   readonly exit: Exit;
-  readonly traits: MemberTraits;
+  readonly traits: ReturnType<typeof newTraits>;
   readonly lifeMs: number;
   readonly graceMs: number;
   readonly behaviour: Behaviour;
@@ -46,7 +30,7 @@ export class RunningMember {
   readonly instance: string;
   readonly exit: Exit;
   readonly host: string;
-  readonly traits: MemberTraits;
+  readonly traits: MemberOptions['traits'];
   readonly login: ClientLogin | undefined;
   port = 0;
   behaviour: Behaviour;
@@ -185,21 +169,16 @@ export class RunningMember {
   }
 }
 
-/** Resolves on `close`. (`events.once` would reject on an error.) */
+/** `events.once` would reject on an error. */
 function closed(emitter: Server | Socket): Promise<void> {
   return new Promise((resolve) => emitter.once('close', () => resolve()));
-}
-
-export interface ProxyKind {
-  readonly protocol: ProxyProtocol;
-  readonly label: string;
 }
 
 export interface ExtractionQuery {
   readonly count: number;
   readonly newAllowed: number;
   readonly mayRepeat: (exit: string) => boolean;
-  readonly kinds: readonly ProxyKind[];
+  readonly kinds: readonly { readonly protocol: ProxyProtocol; readonly label: string }[];
   readonly locations: readonly SandboxLocation[];
   readonly reverse: boolean | 'either';
   /** The minimum remaining life of an existing proxy that is handed out again. It does not apply to reverse proxies. */
@@ -337,7 +316,7 @@ function mayRepeat({ traits, remainingMs, exit }: RunningMember, query: Extracti
   );
 }
 
-function newTraits(query: ExtractionQuery, n: number, random: Random): MemberTraits {
+function newTraits(query: ExtractionQuery, n: number, random: Random) {
   const score = () => (random() < 0.1 ? -1 : 60 + randomBelow(random, 41));
   const { protocol, label } = oneOf(query.kinds, random);
   return {

@@ -6,20 +6,6 @@
  * The texts are Chinese, like those of the service; clients must not depend on them.
  */
 
-export type RefusalReason =
-  | 'key'
-  | 'pace'
-  | 'parameters'
-  | 'unknown'
-  | 'expired'
-  | 'frozen'
-  | 'unbound'
-  | 'quota'
-  | 'none'
-  | 'distinct'
-  | 'device'
-  | 'other-client';
-
 export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
 
 export const SUCCESS_CODE = '10001';
@@ -33,7 +19,7 @@ const EXTRACTION_REFUSALS = {
   none: '12009',
 } as const satisfies RefusalCodes;
 
-const TEXTS: Readonly<Record<RefusalReason, string>> = {
+const TEXTS = {
   key: 'akey错误',
   pace: '调用频率过快，请降低调用频率',
   parameters: '参数不完整或有错误',
@@ -48,11 +34,9 @@ const TEXTS: Readonly<Record<RefusalReason, string>> = {
   'other-client': '上一个客户端IP仍在提取，请等待其停止调用2分钟后再切换',
 };
 
-export function refusal(
-  refusals: RefusalCodes,
-  reason: RefusalReason,
-  detail = '',
-): { readonly code: string; readonly msg: string } {
+export type RefusalReason = keyof typeof TEXTS;
+
+export function refusal(refusals: RefusalCodes, reason: RefusalReason, detail = '') {
   const code = refusals[reason];
   if (code === undefined) throw new TypeError(`the operation has no code for: ${reason}`);
   return { code, msg: TEXTS[reason] + detail };
@@ -60,9 +44,8 @@ export function refusal(
 
 export function textForCode(refusals: RefusalCodes, code: string): string {
   if (code === SUCCESS_CODE) return '获取成功';
-  for (const reason of Object.keys(TEXTS) as RefusalReason[])
-    if (refusals[reason] === code) return TEXTS[reason];
-  return '未知错误';
+  const reason = (Object.keys(TEXTS) as RefusalReason[]).find((each) => refusals[each] === code);
+  return reason === undefined ? '未知错误' : TEXTS[reason];
 }
 
 export const SANDBOX_PRODUCTS = [
@@ -91,19 +74,13 @@ export interface RateLimit {
   readonly withinMs: number;
 }
 
-interface Parameter {
-  readonly name: string;
-  readonly required: boolean;
-  readonly isValid: (value: string) => boolean;
-}
-
 export interface Operation {
   readonly product: SandboxProduct;
   readonly path: string;
   readonly idName: 'api' | 'inst_id' | 'app_id';
   readonly formatName: 'type' | 'return_type';
   readonly formats: Readonly<Record<string, AnswerFormat>>;
-  readonly parameters: readonly Parameter[];
+  readonly parameters: readonly ReturnType<typeof required>[];
   readonly countRequired: boolean;
   readonly rateLimit: RateLimit;
   readonly protocol: ProxyProtocol | 'pro' | 'mixed';
@@ -114,16 +91,12 @@ export interface Operation {
   readonly refusals: RefusalCodes;
 }
 
-type Check = Parameter['isValid'];
-const required = (name: string, isValid: Check): Parameter => ({ name, required: true, isValid });
-const optional = (name: string, isValid: Check): Parameter => ({ name, required: false, isValid });
+type Check = (value: string) => boolean;
+const required = (name: string, isValid: Check) => ({ name, required: true, isValid });
+const optional = (name: string, isValid: Check) => ({ name, required: false, isValid });
 const integer = (min: number, max: number) => (value: string) =>
   /^\d{1,9}$/.test(value) && Number(value) >= min && Number(value) <= max;
 const anyText = () => true;
-
-const EVERY_SECOND: RateLimit = { calls: 1, withinMs: 1000 };
-const EVERY_TEN_SECONDS: RateLimit = { calls: 1, withinMs: 10_000 };
-const TEN_A_SECOND: RateLimit = { calls: 10, withinMs: 1000 };
 
 const BASIC_FIELDS = ['ip', 'port', 'adr', 'timeout', 'cometime'] as const;
 
@@ -132,15 +105,12 @@ const USUAL = {
   formatName: 'type',
   formats: { '1': 'text', '2': 'xml', '3': 'json' },
   countRequired: false,
-  rateLimit: EVERY_SECOND,
+  rateLimit: { calls: 1, withinMs: 1000 },
   fields: BASIC_FIELDS,
 } as const;
 const PAID_REFUSALS = { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008' } as const;
 
-/**
- * The specification calls the rate limit of operation 1 only "reasonable". So the sandbox uses the rate limit of
- * the similar operation 5.
- */
+/** The specification calls the rate limit of operation 1 only "reasonable": the sandbox uses that of operation 5. */
 const RESIDENTIAL = {
   ...USUAL,
   parameters: [
@@ -158,7 +128,7 @@ const RESIDENTIAL = {
 const SHORT = {
   ...USUAL,
   parameters: [optional('adr', anyText), required('timespan', integer(0, 5))],
-  rateLimit: EVERY_TEN_SECONDS,
+  rateLimit: { calls: 1, withinMs: 10_000 },
   longestMinutes: 6,
 } as const;
 
@@ -217,7 +187,7 @@ export const SANDBOX_OPERATIONS: readonly Operation[] = [
       required('timespan', integer(1, 5)),
     ],
     countRequired: true,
-    rateLimit: TEN_A_SECOND,
+    rateLimit: { calls: 10, withinMs: 1000 },
     protocol: 'http',
     longestMinutes: 6,
     fields: ['ip', 'port', 'adr', 'out_ip', 'expired_seconds', 'is_new_dedup'],

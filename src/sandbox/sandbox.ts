@@ -5,30 +5,41 @@
  * It is written from the specification and not from noria's client, so that tests find an error in either of them.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { z } from 'zod';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { Ownership } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
 import type { Account } from './exclusive.ts';
-import type { Exits } from './exits.ts';
+import { type Exits, openExits } from './exits.ts';
 import { Gateway } from './gateway.ts';
 import { akeyOf, Instance } from './instance.ts';
-import { type LinkCondition, LinkServer, type SandboxLink } from './links/link-server.ts';
+import { LINK_CONDITIONS, type LinkCondition, LinkServer, type SandboxLink } from './links.ts';
 import { MemberServer } from './member-server.ts';
 import { InstanceMembers, type RunningMember } from './members.ts';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
-import { type Behaviour, behaviourFrom, Rules, type Scenario } from './scenario.ts';
-import { answerCall, CallLog, type CallRecord, type SandboxStats, type ServiceState } from './service.ts';
+import {
+  type Behaviour,
+  behaviourFrom,
+  behaviourSchema,
+  decode,
+  loadScenario,
+  Rules,
+  ruleSchema,
+  type Scenario,
+} from './scenario.ts';
+import { answerCall, CallLog, type CallRecord } from './service.ts';
 import {
   type CommonSettings,
   type Condition,
   type ConditionChange,
+  conditionSchema,
   fillInIdentities,
   type IdentifiedOptions,
   type InstanceOptions,
 } from './settings.ts';
 import { Target } from './target.ts';
-import { WebServer } from './web-server.ts';
+import { readBody, send, WebServer } from './web-server.ts';
 
 export interface SandboxOptions extends CommonSettings {
   /** The host on which the service and the target site listen. Default 127.0.0.1. */
@@ -49,18 +60,25 @@ export interface SandboxOptions extends CommonSettings {
   readonly random?: Random | undefined;
 }
 
-export interface SandboxInstance {
-  readonly product: SandboxProduct;
-  readonly id: string;
-  /** The password in clear text, because the password of a sandbox is not secret. */
+/** The password is in clear text, because the password of a sandbox is not secret. */
+export type SandboxInstance = Pick<Instance, 'product' | 'id' | 'akey'> & {
   readonly password: string;
-  readonly akey: string;
   readonly baseUrl: string;
   readonly condition: Readonly<Condition>;
-}
+};
 
-/** Answers a request to `/_control/` followed by `path`. */
-type Control = (sandbox: Sandbox, path: string, response: ServerResponse) => Promise<void>;
+/**
+ * Opens a sandbox. This takes only milliseconds, because members are created later, when they are drawn.
+ *
+ * @throws NoriaError `listen-failed` if it cannot listen on a port, `bad-config` for an invalid scenario file.
+ */
+export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  const given = options.scenario ?? {};
+  const scenario = typeof given === 'string' ? await loadScenario(given) : given;
+  const sandbox = new Sandbox(options, scenario, await openExits(options.aliases));
+  await sandbox.open();
+  return sandbox;
+}
 
 const CONTROL_PATH = '/_control/';
 const LINKS_PATH = '/links/';
@@ -74,15 +92,14 @@ export class Sandbox {
   readonly target: Target;
   readonly gateway: Gateway;
   readonly #exits: Exits;
-  readonly #service: ServiceState;
+  readonly #service: Parameters<typeof answerCall>[0];
   readonly #links: LinkServer;
   /** Has the control API, the links, and all operations but the extraction of `short-pure`. */
   readonly #base: WebServer;
   readonly #extraction: WebServer;
-  readonly #control: Control;
   readonly #owner = new Ownership();
 
-  constructor(options: SandboxOptions, scenario: Scenario, exits: Exits, control: Control) {
+  constructor(options: SandboxOptions, scenario: Scenario, exits: Exits) {
     const { host = '127.0.0.1', port = 0, extractPort = 0, targetPort = 0 } = options;
     const { clock = systemClock, random = systemRandom, account = DEFAULT_ACCOUNT } = options;
     this.account = { ...account, key: akeyOf(account.password) };
@@ -90,7 +107,6 @@ export class Sandbox {
     this.target = new Target(host, targetPort, clock, exits);
     this.gateway = new Gateway(exits, GATEWAY_SERIES, host);
     this.#exits = exits;
-    this.#control = control;
 
     const connections = new MemberServer(exits, clock);
     const serve = connections.serve.bind(connections);
@@ -198,7 +214,7 @@ export class Sandbox {
     await this.#find(member).close();
   }
 
-  stats(): SandboxStats {
+  stats(): ReturnType<CallLog['stats']> {
     return this.#service.log.stats(this.#service.instances.map(({ id }) => id));
   }
 
@@ -217,7 +233,7 @@ export class Sandbox {
 
   #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = URL.parse(request.url ?? '', 'http://sandbox.example')?.pathname ?? '';
-    if (path.startsWith(CONTROL_PATH)) return this.#control(this, path.slice(CONTROL_PATH.length), response);
+    if (path.startsWith(CONTROL_PATH)) return answerControl(this, path.slice(CONTROL_PATH.length), response);
     if (path.startsWith(LINKS_PATH))
       return this.#links.answer(request, response, path.slice(LINKS_PATH.length));
     return answerCall(this.#service, this.#base, response, false);
@@ -246,4 +262,126 @@ function describeMember(member: RunningMember) {
   const place = { protocol, host, port, exit, location: location.adr };
   /** `remainingMs` is the actual remaining life, even if the service reports -1 (unknown). */
   return { id, instance, ...place, behaviour, remainingMs, connections, accepted };
+}
+
+const MAX_BODY_BYTES = 1_048_576;
+const linkChangeSchema = z.strictObject({ condition: z.enum(LINK_CONDITIONS) });
+
+/** What each request to `/_control/…` does. The control API needs no credentials: by default, the sandbox listens on loopback. */
+export const CONTROL_ROUTES: Readonly<
+  Record<string, readonly [does: string, run: (sandbox: Sandbox, id: string, body: unknown) => unknown]>
+> = {
+  'GET instances': [
+    'lists all instances: id, password, key, base address and condition',
+    (sandbox) => sandbox.instances,
+  ],
+  'PATCH instances/ID': [
+    'changes the condition of an instance, for example {"frozen": true}',
+    (sandbox, id, body) => sandbox.setCondition(id, decode(conditionSchema.partial(), body, 'condition')),
+  ],
+  'GET links': [
+    'lists the extraction links of other vendors: address, pace, condition and calls',
+    (sandbox) => sandbox.links,
+  ],
+  'PUT links/ID': [
+    'changes what a link answers, for example {"condition": "denied"}',
+    (sandbox, id, body) => sandbox.setLinkCondition(id, decode(linkChangeSchema, body, 'link').condition),
+  ],
+  'GET members': ['lists all living members', (sandbox) => sandbox.members()],
+  'PUT members/ID': [
+    'sets the behaviour of a member for new connections, for example {"how": "slow", "ms": 800}',
+    (sandbox, id, body) => sandbox.setBehaviour(id, decode(behaviourSchema, body, 'behaviour')),
+  ],
+  'DELETE members/ID': [
+    'ends the life of a member now: closes its port and its connections',
+    (sandbox, id) => sandbox.kill(id),
+  ],
+  'GET rules': ['lists the active rules, and how many calls each has answered', ({ rules }) => rules.list()],
+  'POST rules': [
+    'adds a rule, for example {"operation": "short-classic", "times": 2, "answer": {"code": "12009"}}',
+    ({ rules }, _id, body) => ({ id: rules.add(decode(ruleSchema, body, 'rule')) }),
+  ],
+  'PUT rules': [
+    'replaces all rules with a list of rules',
+    ({ rules }, _id, body) => {
+      const list = decode(ruleSchema.array(), body, 'rules');
+      rules.clear();
+      for (const rule of list) rules.add(rule);
+      return rules.list();
+    },
+  ],
+  'DELETE rules': ['removes all rules', ({ rules }) => rules.clear()],
+  'DELETE rules/ID': [
+    'removes one rule',
+    ({ rules }, id) => {
+      if (!rules.remove(id)) throw new NoriaError('not-found', `no rule ${id}`);
+    },
+  ],
+  'GET stats': [
+    'returns the numbers of calls, of calls that came too early, and of answers by code, in total and by instance',
+    (sandbox) => sandbox.stats(),
+  ],
+  'DELETE stats': ['resets the counts', (sandbox) => sandbox.resetStats()],
+  'GET calls': ['lists the latest 1,000 calls', (sandbox) => sandbox.calls()],
+  'GET target': [
+    'describes the target site: its address, requests, and connections by exit',
+    ({ target: { url, requests, connections } }) => ({
+      url,
+      requests,
+      connections: Object.fromEntries(connections),
+    }),
+  ],
+};
+
+async function answerControl(sandbox: Sandbox, path: string, response: ServerResponse): Promise<void> {
+  const { req: request } = response;
+  try {
+    const body = await readBody(request, MAX_BODY_BYTES);
+    const [name = '', id = ''] = decodePath(path);
+    if (name === '') {
+      const list = Object.entries(CONTROL_ROUTES).map(([route, [does]]) => ({
+        request: route.replace(' ', ' /_control/'),
+        does,
+      }));
+      return sendJson(response, 200, list);
+    }
+    const wanted = id === '' ? name : `${name}/ID`;
+    const [, run] = CONTROL_ROUTES[`${request.method} ${wanted}`] ?? [];
+    if (run === undefined) {
+      const isKnown = Object.keys(CONTROL_ROUTES).some((route) => route.endsWith(` ${wanted}`));
+      const message = `no ${request.method} /_control/${path}; GET /_control/ lists all requests`;
+      return sendJson(response, isKnown ? 405 : 404, { error: { code: 'not-found', message } });
+    }
+    const result = await run(sandbox, id, parseBody(body));
+    if (result === undefined) response.writeHead(204).end();
+    else sendJson(response, 200, result);
+  } catch (error) {
+    if (!(error instanceof NoriaError)) throw error;
+    const { code, message } = error;
+    sendJson(response, code === 'not-found' ? 404 : 400, { error: { code, message } });
+  }
+}
+
+function decodePath(path: string): string[] {
+  try {
+    return path.split('/').map(decodeURIComponent);
+  } catch (cause) {
+    throw new NoriaError('bad-request', `malformed percent-encoding in the path: ${path}`, { cause });
+  }
+}
+
+function parseBody(text: string): unknown {
+  if (text.trim() === '') return null;
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new NoriaError('bad-config', 'the body is not JSON', { cause });
+  }
+}
+
+function sendJson(response: ServerResponse, status: number, content: unknown): void {
+  send(response, status, {
+    type: 'application/json; charset=utf-8',
+    body: `${JSON.stringify(content, null, 2)}\n`,
+  });
 }

@@ -21,9 +21,10 @@ const when = z.enum(['accept', 'request']).optional();
 
 export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('good') }),
-  z.strictObject({ how: z.literal('refuse') }),
-  z.strictObject({ how: z.literal('silent') }),
-  z.strictObject({ how: z.literal('silent-after') }),
+  // `wrong-version`: the member answers with a protocol version that does not exist
+  z.strictObject({
+    how: z.enum(['refuse', 'silent', 'silent-after', 'garbage', 'partial', 'wrong-version', 'endless-head']),
+  }),
   z.strictObject({ how: z.literal('slow'), ms }),
   z.strictObject({ how: z.literal('status'), status }),
   z.strictObject({
@@ -31,14 +32,8 @@ export const behaviourSchema = z.discriminatedUnion('how', [
     status: status.optional(),
     ports: z.array(z.int().min(1).max(65_535)).readonly().optional(),
   }),
-  z.strictObject({ how: z.literal('garbage') }),
   z.strictObject({ how: z.literal('dribble'), ms: ms.optional() }),
-  z.strictObject({ how: z.literal('partial') }),
-  z.strictObject({ how: z.literal('close'), when }),
-  z.strictObject({ how: z.literal('reset'), when }),
-  /** The member answers with a protocol version that does not exist. */
-  z.strictObject({ how: z.literal('wrong-version') }),
-  z.strictObject({ how: z.literal('endless-head') }),
+  z.strictObject({ how: z.enum(['close', 'reset']), when }),
   z.strictObject({ how: z.literal('cut'), afterBytes: count }),
 ]);
 
@@ -46,21 +41,14 @@ export type Behaviour = Readonly<z.infer<typeof behaviourSchema>>;
 
 export const faultSchema = z.discriminatedUnion('fault', [
   z.strictObject({ fault: z.literal('refuse'), forMs: ms.optional() }),
-  z.strictObject({ fault: z.literal('reset') }),
-  z.strictObject({ fault: z.literal('close') }),
-  z.strictObject({ fault: z.literal('hang') }),
+  z.strictObject({ fault: z.enum(['reset', 'close', 'hang', 'garbage']) }),
   z.strictObject({ fault: z.literal('status'), status }),
-  z.strictObject({ fault: z.literal('garbage') }),
   /** The service answers with a redirect (302) to `to`. Default: `/moved` followed by the path of the call. */
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
-  // For the following faults, the service first processes the call as usual; the fault then changes how the answer is
-  // sent.
-  z.strictObject({ fault: z.literal('delay'), ms }),
-  z.strictObject({ fault: z.literal('slow'), ms }),
-  z.strictObject({ fault: z.literal('wrong-format') }),
-  z.strictObject({ fault: z.literal('bom') }),
-  z.strictObject({ fault: z.literal('truncated') }),
+  // With the following faults, the service processes the call as usual; they change how the answer is sent.
+  z.strictObject({ fault: z.enum(['delay', 'slow']), ms }),
+  z.strictObject({ fault: z.enum(['wrong-format', 'bom', 'truncated']) }),
 ]);
 
 export type ServiceFault = Readonly<z.infer<typeof faultSchema>>;
@@ -135,15 +123,8 @@ export function behaviourFrom(
   return matching?.behaviour;
 }
 
-interface Entry {
-  readonly id: string;
-  readonly rule: Rule;
-  matched: number;
-  used: number;
-}
-
 export class Rules {
-  #entries: Entry[] = [];
+  #entries: { readonly id: string; readonly rule: Rule; matched: number; used: number }[] = [];
   #added = 0;
 
   constructor(rules: readonly Rule[] = []) {

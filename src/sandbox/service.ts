@@ -17,7 +17,7 @@ import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstan
 import { extract, layoutOf, type ServiceCall } from './extraction.ts';
 import type { Instance } from './instance.ts';
 import {
-  type RefusalCodes,
+  type Operation,
   SANDBOX_OPERATIONS,
   type SandboxOperationName,
   SUCCESS_CODE,
@@ -26,7 +26,7 @@ import {
 import type { RuleAnswer, Rules } from './scenario.ts';
 import { htmlPage, readBody, send, type WebServer } from './web-server.ts';
 
-export interface ServiceState {
+interface ServiceState {
   readonly instances: readonly Instance[];
   readonly account: Account;
   readonly rules: Rules;
@@ -34,13 +34,10 @@ export interface ServiceState {
   readonly clock: Clock;
 }
 
-interface Endpoint {
+interface Endpoint extends Pick<Operation, 'path' | 'product' | 'refusals'> {
   readonly name: SandboxOperationName;
-  readonly path: string;
   readonly idName: string | undefined;
-  readonly product: string;
   readonly hasRateLimit: boolean;
-  readonly refusals: RefusalCodes;
   readonly decide: (call: ServiceCall, state: ServiceState) => Answer | Promise<Answer>;
   readonly layout: (call: ServiceCall) => Layout;
 }
@@ -50,19 +47,15 @@ const MAX_BODY_BYTES = 65_536;
 const LIST = { hasRateLimit: false, layout: (): Layout => ({ format: 'json', line: plainLine }) };
 
 const ENDPOINTS: readonly Endpoint[] = [
-  ...SANDBOX_OPERATIONS.map((operation): Endpoint => {
-    const { product, path, idName, refusals } = operation;
-    return {
-      name: product,
-      path,
-      idName,
-      product,
+  ...SANDBOX_OPERATIONS.map(
+    (operation): Endpoint => ({
+      ...operation,
+      name: operation.product,
       hasRateLimit: true,
-      refusals,
       decide: (call) => extract(operation, call),
       layout: (call) => layoutOf(operation, call),
-    };
-  }),
+    }),
+  ),
   {
     ...LIST,
     name: 'areas',
@@ -84,7 +77,7 @@ const ENDPOINTS: readonly Endpoint[] = [
   },
 ];
 
-/** @param isExtraction - whether the server is the extraction server, which has only the product `short-pure`. */
+/** @param isExtraction - whether the server is the extraction server, which has only `short-pure`. */
 export async function answerCall(
   state: ServiceState,
   server: WebServer,
@@ -173,23 +166,13 @@ export interface CallRecord {
   readonly outcome: string;
 }
 
-interface CallCounts {
-  readonly calls: number;
-  readonly paceBreaks: number;
-  readonly codes: Readonly<Record<string, number>>;
-}
-
-export interface SandboxStats extends CallCounts {
-  readonly instances: Readonly<Record<string, CallCounts>>;
-}
-
 const KEPT_CALLS = 1000;
-const NONE: CallCounts = { calls: 0, paceBreaks: 0, codes: {} };
+const NONE = { calls: 0, paceBreaks: 0, codes: {} as Readonly<Record<string, number>> };
 
 export class CallLog {
   #latest: CallRecord[] = [];
   #all = NONE;
-  readonly #instances = new Map<string, CallCounts>();
+  readonly #instances = new Map<string, typeof NONE>();
 
   add(record: CallRecord): void {
     this.#latest.push(record);
@@ -204,7 +187,7 @@ export class CallLog {
   }
 
   /** @param instances - the ids to list even if they had no calls. */
-  stats(instances: readonly string[]): SandboxStats {
+  stats(instances: readonly string[]) {
     const counts = new Map([...instances.map((id) => [id, NONE] as const), ...this.#instances]);
     return { ...this.#all, instances: Object.fromEntries(counts) };
   }
@@ -216,7 +199,7 @@ export class CallLog {
   }
 }
 
-function count({ calls, paceBreaks, codes }: CallCounts, { early, outcome }: CallRecord): CallCounts {
+function count({ calls, paceBreaks, codes }: typeof NONE, { early, outcome }: CallRecord) {
   return {
     calls: calls + 1,
     paceBreaks: paceBreaks + (early ? 1 : 0),

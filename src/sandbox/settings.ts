@@ -1,8 +1,12 @@
 /** The settings of an instance and their defaults: how its members behave, and its state at the service. */
 import { z } from 'zod';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
-import type { ClientLogin } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
+
+export interface ClientLogin {
+  readonly username: string;
+  readonly password: string;
+}
 
 export interface CommonSettings {
   /** The maximum number of living proxies of each protocol. Default 20. */

@@ -11,7 +11,7 @@ import { parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';
 import { openAll } from '../../src/core/ownership.ts';
 import { startDaemon } from '../../src/daemon/daemon.ts';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
+import { openSandbox } from '../../src/sandbox/sandbox.ts';
 import { until } from '../support/until.ts';
 import { resultsFile } from './fetch.ts';
 import { readGoEvents, readJunit } from './results.ts';

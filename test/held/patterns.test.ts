@@ -22,7 +22,7 @@ const BUILDERS = [
   '../../src/service/link/decode-link.ts',
   '../../src/service/decode-text.ts',
   '../../src/core/secret.ts',
-  '../../src/sandbox/links/link-server.ts',
+  '../../src/sandbox/links.ts',
 ] as const;
 
 const isObject = (value: unknown): value is Record<string, unknown> =>

@@ -4,9 +4,8 @@ import { request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { SocksClient } from 'socks';
 import { expect, onTestFinished } from 'vitest';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
 import type { SandboxProduct } from '../../src/sandbox/operations.ts';
-import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import type { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 

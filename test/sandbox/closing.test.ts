@@ -1,7 +1,7 @@
 /** Closing a sandbox leaves no socket, server or timer, whatever is in progress, and is idempotent. */
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
+import { openSandbox } from '../../src/sandbox/sandbox.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { call, connectThrough, draw, type Entry, getThrough, socksThrough } from './client.ts';

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import type { SandboxLink } from '../../src/sandbox/links/link-server.ts';
-import { LINK_VENDORS } from '../../src/sandbox/links/vendors.ts';
+import { LINK_VENDORS, type SandboxLink } from '../../src/sandbox/links.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { open } from './client.ts';
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
-import { CONTROL_ROUTES } from '../../src/sandbox/control.ts';
+import { CONTROL_ROUTES } from '../../src/sandbox/sandbox.ts';
 import { behaviourSchema, faultSchema, loadScenario } from '../../src/sandbox/scenario.ts';
 import { conditionSchema } from '../../src/sandbox/settings.ts';
 import { open } from './client.ts';
@@ -41,8 +41,10 @@ test('docs/sandbox.md: lists the default instances', async () => {
 
 test('docs/sandbox.md: lists the conditions, faults and behaviours of the code', () => {
   expect(names('condition')).toEqual(Object.keys(conditionSchema.shape));
-  expect(names('fault')).toEqual(faultSchema.options.map(({ shape }) => shape.fault.value));
-  expect(names('behaviour')).toEqual(behaviourSchema.options.map(({ shape }) => shape.how.value));
+  const faults = faultSchema.options.flatMap(({ shape }) => [...shape.fault._zod.values]);
+  expect(names('fault').toSorted()).toEqual(faults.toSorted());
+  const behaviours = behaviourSchema.options.flatMap(({ shape }) => [...shape.how._zod.values]);
+  expect(names('behaviour').toSorted()).toEqual(behaviours.toSorted());
 });
 
 test('docs/sandbox.md: lists the links', async () => {
@@ -54,7 +56,7 @@ test('docs/sandbox.md: lists the links', async () => {
 test('docs/sandbox.md: lists the requests of the control API', () => {
   const listed = table('request').map(([request = '', does]) => [request.replaceAll('`', ''), does]);
   expect(listed).toEqual(
-    CONTROL_ROUTES.map(({ method, path, does }) => [`${method} /_control/${path}`, does]),
+    Object.entries(CONTROL_ROUTES).map(([route, [does]]) => [route.replace(' ', ' /_control/'), does]),
   );
 });
 

@@ -3,8 +3,8 @@
  * below is copied from the specification (Errors).
  */
 import { expect, test } from 'vitest';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from '../../src/sandbox/operations.ts';
+import { openSandbox } from '../../src/sandbox/sandbox.ts';
 import type { ConditionChange } from '../../src/sandbox/settings.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { ask, call, connectThrough, draw, open, send, socksThrough } from './client.ts';

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
+import { openSandbox } from '../../src/sandbox/sandbox.ts';
 import { behaviourFrom, loadScenario } from '../../src/sandbox/scenario.ts';
 import { ask, draw, open } from './client.ts';
 

@@ -1,7 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
-import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { CODES, SUCCESS } from '../../src/service/codes.ts';
 import { FORMATS, METHODS, OPERATIONS, PRODUCTS, type Product } from '../../src/service/operations.ts';
 import { checkParams } from '../../src/service/params.ts';

@@ -1,8 +1,7 @@
 /** What tests of real clients need: a whole noria with HTTP and SOCKS5 members, and targets over HTTP and TLS. */
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { openSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 import { type ExitOrigin, openExitOrigin } from './exit-origin.ts';
 import { NO_HEDGE, sourceLine, testConfig, untilReady } from './noria.ts';
 

@@ -4,8 +4,7 @@ import { parseConfig } from '../../src/config/load.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
-import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
-import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import { openSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { until } from './until.ts';
 
 export interface Noria extends Pick<Daemon, keyof Daemon> {
