@@ -12,6 +12,7 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { isSame } from '../core/secret.ts';
+import type { Demand } from '../pool/drawn-member.ts';
 import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from '../pool/lease.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
@@ -56,8 +57,8 @@ export interface ReplicaOptions {
 }
 
 /**
- * A rate in members per second. While clients use up members faster, the replica sends beats even without other
- * changes, so that the other replicas learn when the rate falls.
+ * A rate in members per second. While clients use up members faster, or the demand has a rate of requests, the replica
+ * sends beats even without other changes, so that the other replicas learn when the rate falls.
  */
 const QUIET_RATE = 0.001;
 /** Stands for all other replicas if the shared pool adds up their demand. No replica can have this name. */
@@ -467,10 +468,9 @@ export class Replica implements FactFollower {
     if (this.#closed) return;
     const beat = this.#sharing.takeActivity();
     this.#options.shared.beat(beat);
-    const isBusy =
-      beat.waiting > 0 ||
-      Object.values(beat.demand).some(({ usedUpPerSecond }) => usedUpPerSecond > QUIET_RATE);
-    if (isBusy) this.#beatLater();
+    const willFall = ({ usedUpPerSecond, perSecond = 0, held = 0 }: Demand) =>
+      usedUpPerSecond > QUIET_RATE || perSecond > 0 || held > 0;
+    if (beat.waiting > 0 || Object.values(beat.demand).some(willFall)) this.#beatLater();
   }
 }
 

@@ -299,6 +299,26 @@ test('replica: the demand of a replica that closes ends', async () => {
   expect(b.pool.demand('city').waiting).toBe(0);
 });
 
+test('replica: the others learn that the clients of a replica have become fewer, and that they have gone', async () => {
+  const { fleet, a, b } = await openPair();
+  addMembers(a, 1, 3_600_000);
+  await settled();
+  for (let count = 0; count < 40; count += 1) {
+    const lease = await acquireAt(a);
+    accept(a, lease);
+    close(a, lease);
+    await beaten(fleet.clock);
+  }
+  const rate = () => b.pool.demand('city').perSecond ?? 0;
+  const atFirst = rate();
+  expect(atFirst).toBeGreaterThan(1);
+  for (let beats = 0; beats < 60_000 / BEAT_MS; beats += 1) await beaten(fleet.clock);
+  expect(rate()).toBeLessThan(atFirst);
+  for (let beats = 0; beats < 300_000 / BEAT_MS; beats += 1) await beaten(fleet.clock);
+  expect(rate()).toBe(0);
+  expect(fleet.clock.armedCount, 'only the end of the member in each pool').toBe(2);
+});
+
 test('replica: a member retires when the uses of all reach the limit', async () => {
   const { fleet, a, b } = await openPair({ pool: { rotation: { maxUsesPerMember: 4 } } });
   addMembers(a, 1, 600_000);
