@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import type { Config } from '../config/config.ts';
-import { SECOND_MS } from '../core/duration.ts';
+import { DAY_MS, SECOND_MS } from '../core/duration.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { poolSettings, refillSettings } from '../daemon/part-options.ts';
 import { advise, formatAdvice } from '../refill/simulation/advice.ts';
@@ -140,7 +140,7 @@ function loadOf(flags: SimulateFlags): SimulatedLoad {
   return {
     ratesByHour: requests.map((rate, hour) => (hours[0] <= hour && hour < hours[1] ? rate : 0)),
     tunnelMs: tunnel * SECOND_MS,
-    ...(log !== undefined && { moments: momentsIn(log) }),
+    ...(log !== undefined && { log: readLog(log) }),
     ...(sessions !== undefined && { sessions: { count: sessions, lengthMs: length * SECOND_MS } }),
     ...(pagesPerExit !== undefined && { pagesPerExit }),
   };
@@ -176,7 +176,7 @@ function timespansOf({ sources }: Config): number[] {
 
 const requestSchema = z.object({ at: z.union([z.string(), z.number()]) });
 
-function momentsIn(path: string): number[] {
+function readLog(path: string): SimulatedLoad['log'] {
   let text: string;
   try {
     text = readFileSync(path, 'utf8');
@@ -194,7 +194,10 @@ function momentsIn(path: string): number[] {
       'bad-usage',
       `the log ${path} has no request: expected lines of JSON with the key "at"`,
     );
-  return times.map((at) => at - first).sort((a, b) => a - b);
+  const moments = times.map((at) => at - first).sort((a, b) => a - b);
+  const lengthMs = moments.at(-1) ?? 0;
+  // after the last request, the usual time passes before the first one comes again
+  return { moments, everyMs: lengthMs === 0 ? DAY_MS : lengthMs + lengthMs / (moments.length - 1) };
 }
 
 const UNITS: Readonly<Record<string, number>> = { s: 60, m: 1, h: 1 / 60 };

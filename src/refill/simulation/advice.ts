@@ -41,13 +41,12 @@ export async function advise(
   options: SimulationOptions,
   timespans: readonly number[],
 ): Promise<{ readonly now: Choice; readonly best: readonly Choice[] }> {
-  const { ratesByHour, moments } = options.load;
-  const momentsDays = ((moments?.at(-1) ?? 0) + 1) / DAY_MS;
+  const { ratesByHour, log } = options.load;
   const perDay = ratesByHour.reduce((sum, rate) => sum + rate * 60, 0);
   // A day whose hours differ is the least that shows all of them.
   const isEven = ratesByHour.every((rate) => rate === ratesByHour[0]);
   const requestsDays = Math.max(isEven ? 0 : 1, REQUESTS / perDay);
-  const wished = moments === undefined ? requestsDays : momentsDays;
+  const wished = log === undefined ? requestsDays : log.everyMs / DAY_MS;
   const days = Math.min(LONGEST_DAYS, Math.max(SHORTEST_DAYS, wished));
   const now = await tryChoice({ ...options, days }, {});
   const choices: Choice[] = [];

@@ -72,10 +72,11 @@ export class SimulatedClients {
   }
 
   #untilNextMs(): number | undefined {
-    const { moments = [] } = this.#options.load;
-    if (moments.length === 0) return undefined;
-    const lengthMs = (moments.at(-1) ?? 0) + 1;
-    const round = Math.floor(this.#arrivals / moments.length) * lengthMs;
+    const { log } = this.#options.load;
+    if (log === undefined) return undefined;
+    const { moments, everyMs } = log;
+    if (moments.length === 0) return MAX_GAP_MS; // the other replicas have all requests
+    const round = Math.floor(this.#arrivals / moments.length) * everyMs;
     const at = round + (moments[this.#arrivals % moments.length] ?? 0);
     this.#arrivals += 1;
     return Math.max(0, at - this.#options.clock.monotonic());

@@ -31,8 +31,8 @@ export interface SimulatedVendor {
 export interface SimulatedLoad {
   /** The average number of client requests per minute in each of the 24 hours of the service's day. */
   readonly ratesByHour: readonly number[];
-  /** The ms after the start at which requests come, instead of `ratesByHour`; repeated after the last one. */
-  readonly moments?: readonly number[];
+  /** The ms after the start at which requests come, instead of `ratesByHour`. They come again after each `everyMs`. */
+  readonly log?: { readonly moments: readonly number[]; readonly everyMs: number } | undefined;
   /** The number of sessions at a time that share the requests, and how long each keeps its name, in ms. */
   readonly sessions?: { readonly count: number; readonly lengthMs: number };
   /** The site bans an exit for ten minutes after this number of pages in a minute. */

@@ -85,13 +85,13 @@ function openReplica(
   bus.on('draw.done', ({ source, received }) => {
     drawnBy.set(source, (drawnBy.get(source) ?? 0) + received);
   });
-  const { moments } = load;
+  const { log } = load;
   const clients = new SimulatedClients({
     ...{ clock, random, bus, pool, service, waitForMemberMs },
     load: {
       ...load,
       ratesByHour: load.ratesByHour.map((rate) => rate / replicas),
-      ...(moments && { moments: moments.filter((_, at) => at % replicas === index) }),
+      log: log && { ...log, moments: log.moments.filter((_, at) => at % replicas === index) },
     },
     onBan: (lease) =>
       pool.banExit({ host: 'target.test', exit: exitOf(lease), source: lease.source, evidence: 'status' }),

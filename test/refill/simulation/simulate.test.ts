@@ -111,11 +111,18 @@ test('simulation: two norias of a fleet need about the members of one', async ()
   expect(two.drawn / one.drawn).toBeGreaterThan(0.7);
 });
 
-test('simulation: moments of a log are replayed, sessions keep members, and a site that bans costs exits', async () => {
+test('simulation: a log comes again after its period, and all replicas together have its requests', async () => {
   const { load } = thrifty(1);
-  const moments = Array.from({ length: 40 }, (_, at) => at * 50).concat(59_999);
-  const bursts = await simulate(thrifty(1, { load: { ...load, moments } }));
-  expect(bursts.clients.served).toBeGreaterThan(41 * 58);
+  const moments = Array.from({ length: 41 }, (_, at) => at * 50 + 1_000);
+  const bursts = await simulate(thrifty(1, { load: { ...load, log: { moments, everyMs: 120_000 } } }));
+  expect(bursts.clients.served).toBe(41 * 30);
+  const one = { ...load, log: { moments: [1_000], everyMs: 60_000 } };
+  const shared = await simulate(thrifty(30, { load: one, replicas: 2 }));
+  expect(shared.clients.served).toBe(60);
+});
+
+test('simulation: sessions keep members, and a site that bans costs exits', async () => {
+  const { load } = thrifty(1);
   const sessions = { count: 6, lengthMs: 60_000 };
   const withSessions = await simulate(
     thrifty(1, { load: { ...load, ratesByHour: rateInHours(12), sessions } }),
