@@ -23,6 +23,7 @@ import { isPrivateAddress } from '../core/networks.ts';
 import { escapeAll } from '../core/printable.ts';
 import type { Secret } from '../core/secret.ts';
 import { guardOfCommand, serviceTunnel } from '../daemon/part-options.ts';
+import { extractLink } from '../service/client.ts';
 import type { DrawnEntry } from '../service/fields.ts';
 import { SESSION_TAG } from '../service/gateway.ts';
 import type { DecodedLink, RecognisedAnswer } from '../service/link/decode-link.ts';
@@ -85,7 +86,8 @@ async function showLink(given: string, flags: LinkFlags, terminal: Terminal): Pr
     {
       ...call,
       intervalMs,
-      send: (connection, gate): Promise<DecodedLink> => connection.extractLink(call, { gate }),
+      send: (transport, gate): Promise<DecodedLink> =>
+        extractLink(transport, call, { gate, refuses: settings.refuses }),
     },
     terminal,
   );

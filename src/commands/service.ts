@@ -12,13 +12,13 @@ import { callOf, guardOfCommand, refusesOf, serviceTunnel } from '../daemon/part
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
 import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
-import { ServiceClient, type ServiceConnection } from '../service/client.ts';
+import { areas, extract as callService, instances } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { printEntry } from '../service/fields.ts';
 import { type CodeScope, INSTANCE_STATUSES, type InstanceStatus, OPERATIONS } from '../service/operations.ts';
-import { keyFromPassword, type ServiceAddress } from '../service/request.ts';
-import type { OpenTunnel, WriteGate } from '../service/transport.ts';
+import { keyFromPassword, type ServiceAddress, serviceUrl } from '../service/request.ts';
+import { type OpenTunnel, Transport, type WriteGate } from '../service/transport.ts';
 import { openState } from '../state/folder.ts';
 import { createTimekeeper } from '../state/moment.ts';
 import type { PaceStore } from '../state/pace-file.ts';
@@ -49,13 +49,13 @@ export interface CallSettings {
 interface PacedCall<Answer> extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
-  send(connection: ServiceConnection, gate: WriteGate): Promise<Answer>;
+  send(transport: Transport, gate: WriteGate): Promise<Answer>;
   settle?(answer: Answer): Settlement;
 }
 
 /** Records the call where a running noria sees it, so that its next call is not too early. */
 export async function callWithinPace<Answer extends { readonly code: string }>(
-  { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,
+  { timeoutMs, stateDir, openTunnel, fleet }: CallSettings,
   call: PacedCall<Answer>,
   terminal: Terminal,
 ): Promise<Answer> {
@@ -66,7 +66,6 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const state = await owner.open('state', openState({ ...folder, clock, warn }));
   const store =
     fleet === undefined ? state.pace : state.addOwnCalls(await openSharedPace(fleet, timeoutMs, owner));
-  const client = new ServiceClient({ timeoutMs, clock, openTunnel, refuses });
   const pace = new Pace(paceKey(call), { store, clock, random: systemRandom });
   const place = pace.enter({ intervalMs: call.intervalMs, callTimeoutMs: timeoutMs });
   const never = new AbortController().signal;
@@ -78,20 +77,17 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
         if (!hasWaited) terminal.printError(`waiting ${seconds} s: the pace does not allow the call earlier`);
         hasWaited = true;
       }
-      const connection = await client.connect(call);
+      const options = { timeoutMs, clock, openTunnel, signal: never };
+      const transport = await Transport.open(serviceUrl(call), options);
       try {
-        const sent = await place.send(async (permit) => {
-          const result = await call.send(connection, permit);
-          return { result, settlement: call.settle?.(result) ?? { kind: 'done' } };
-        });
+        const sent = await place.send((permit) => call.send(transport, permit), call.settle);
         if (sent !== undefined) return sent.result;
       } finally {
-        connection.close();
+        transport.close();
       }
     }
   } finally {
     await place.leave();
-    client.close();
     await owner.close();
   }
 }
@@ -185,12 +181,15 @@ async function extract(name: string, flags: ServiceFlags, terminal: Terminal): P
     );
   const { number, fields, count: limits } = OPERATIONS[source.product];
   const count = readCount(flags.count, limits.max);
+  const settings = callSettingsOf(config);
+  const { refuses } = settings;
+  const { secrets } = source;
   const answer = await callWithinPace(
-    callSettingsOf(config),
+    settings,
     {
       ...call,
       intervalMs: source.intervalMs,
-      send: (connection, gate) => connection.extract({ ...call, count }, { secrets: source.secrets, gate }),
+      send: (transport, gate) => callService(transport, { ...call, count }, { secrets, gate, refuses }),
       settle: (received) =>
         reactTo(outcomeOfAnswer(source.product, received), {
           ...{ source: name, consecutive: 1 },
@@ -244,8 +243,8 @@ async function listAreas(name: string, flags: ServiceFlags, terminal: Terminal):
     callSettingsOf(config),
     {
       ...{ baseUrl, instance, intervalMs },
-      send: (connection, gate) =>
-        connection.areas({ ...asked, ...(areaKeyword !== undefined && { areaKeyword }) }, { gate }),
+      send: (transport, gate) =>
+        areas(transport, { ...asked, ...(areaKeyword !== undefined && { areaKeyword }) }, gate),
     },
     terminal,
   );
@@ -295,10 +294,11 @@ async function listInstances(flags: ServiceFlags, terminal: Terminal): Promise<v
       baseUrl,
       instance: `account ${account.username}`,
       intervalMs: INTERVAL_MS,
-      send: (connection, gate) =>
-        connection.instances(
+      send: (transport, gate) =>
+        instances(
+          transport,
           { method, baseUrl, ...account, ...(flags.status && { status: INSTANCE_STATUSES[flags.status] }) },
-          { gate },
+          gate,
         ),
     },
     terminal,

@@ -18,10 +18,10 @@ import type { PoolSettings } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { RefillSettings } from '../refill/options.ts';
 import { paceKey } from '../refill/pace.ts';
-import type { ServiceClientOptions } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { defaultLifetimeMs, maxLifetimeMs, type SourceProduct } from '../service/operations.ts';
 import type { CountlessCall } from '../service/request.ts';
+import type { OpenTunnel } from '../service/transport.ts';
 
 /** Of a member for which neither the service nor the source states one. Each success renews it. */
 const UNKNOWN_LIFETIME_MS = 600_000;
@@ -53,10 +53,7 @@ export function callOf({ service }: Config, source: SourceConfig): CountlessCall
   }
 }
 
-export function serviceTunnel(
-  { service: { via } }: Config,
-  guard: LoopGuard,
-): ServiceClientOptions['openTunnel'] {
+export function serviceTunnel({ service: { via } }: Config, guard: LoopGuard): OpenTunnel | undefined {
   return via && ((server, done) => openFrontTunnel({ front: via, server, guard }, done));
 }
 

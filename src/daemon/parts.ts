@@ -1,6 +1,6 @@
 /**
  * Opens the parts of noria in this order: log, state, pool, fleet, data plane, health checks, admin API, proxyPool,
- * service client, refiller, snapshot. The owner closes them in reverse order. No other file opens parts.
+ * refiller, snapshot. The owner closes them in reverse order. No other file opens parts.
  */
 import { hostname } from 'node:os';
 import type { AdminBackend } from '../admin/backend.ts';
@@ -22,7 +22,6 @@ import { Pool } from '../pool/pool.ts';
 import { decodeSessions } from '../pool/stored-state.ts';
 import { Prober } from '../prober/prober.ts';
 import { Refiller } from '../refill/refiller.ts';
-import { ServiceClient } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { Supply } from '../service/supply.ts';
 import { openState } from '../state/folder.ts';
@@ -155,9 +154,9 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   });
   owner.own('limits', () => feed[Symbol.dispose]());
 
-  const client = new ServiceClient({
-    ...{ clock, refuses },
-    // read before each call, so a reload takes effect without a new `ServiceClient`
+  const extractor = new Supply({
+    ...{ clock, random, refuses },
+    // read before each call, so that a reload takes effect
     get timeoutMs() {
       return config().service.timeoutMs;
     },
@@ -165,8 +164,6 @@ export async function openParts(context: PartsContext): Promise<Parts> {
       return serviceTunnel(config(), { mark, ownAddresses });
     },
   });
-  await owner.open('service client', client);
-  const extractor = new Supply({ client, clock, random, refuses });
   await fleet?.replica.open();
   refiller.open({
     ...refillSettings(config()),

@@ -2,21 +2,19 @@
  * How sources get their members: by a call to a service, by making names for a gateway, or by reading a list. A source
  * does not know which: each is a connection that is opened, asked once, and closed.
  */
-import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
 import { bodyText, type DrawAnswer, quoteText } from './answer.ts';
-import type { ServiceClient, ServiceConnection } from './client.ts';
+import { extract } from './client.ts';
 import type { DecodedDraw, RefuseAddress } from './decode.ts';
 import { makeMembers } from './gateway.ts';
 import { linkSecrets } from './link/link-url.ts';
 import { decodeList, listBody, readListFile } from './list.ts';
-import type { CountlessCall, DrawCall, ListCall } from './request.ts';
-import type { WriteGate } from './transport.ts';
+import { type CountlessCall, type DrawCall, type ListCall, listRequest, serviceUrl } from './request.ts';
+import { Transport, type TransportOptions, type WriteGate } from './transport.ts';
 
-interface SupplyOptions {
-  readonly client: ServiceClient;
-  readonly clock: Clock;
+/** It reads the options of each connection when it opens the connection, so they may be getters. */
+interface SupplyOptions extends Omit<TransportOptions, 'signal'> {
   readonly random: Random;
   readonly refuses: RefuseAddress;
 }
@@ -53,8 +51,9 @@ export class Supply {
     this.#options = options;
   }
 
+  /** `signal` cancels the opening and the call. */
   async connect(call: CountlessCall, signal: AbortSignal): Promise<SupplyConnection> {
-    const { client, clock } = this.#options;
+    const { clock, refuses } = this.#options;
     if (call.product === 'gateway')
       return {
         ...NOTHING_TO_CLOSE,
@@ -62,28 +61,27 @@ export class Supply {
       };
     if (call.product === 'list' && call.url === undefined)
       return { ...NOTHING_TO_CLOSE, extract: () => this.#readFile(call) };
-    const connection = await client.connect(call, signal);
-    if (call.product === 'list')
-      return {
-        extract: (_, options) => this.#readUrl(call, connection, options.gate),
-        close: () => connection.close(),
-      };
+    const transport = await Transport.open(serviceUrl(call), { ...this.#options, signal });
     return {
-      extract: ({ count = 1 }, options) => connection.extract({ ...call, count }, options),
-      close: () => connection.close(),
+      extract: ({ count = 1 }, options) =>
+        call.product === 'list'
+          ? this.#readUrl(call, transport, options.gate)
+          : extract(transport, { ...call, count }, { ...options, refuses }),
+      close: () => transport.close(),
     };
   }
 
   /** @param url - the URL, whose placeholders `get` may have replaced. */
   async open(url: Secret, signal: AbortSignal): Promise<UrlConnection> {
     const secrets = linkSecrets(url, { headers: {}, body: undefined });
-    const connection = await this.#options.client.connect({ baseUrl: new URL(url.reveal()).origin }, signal);
+    const server = serviceUrl({ baseUrl: new URL(url.reveal()).origin });
+    const transport = await Transport.open(server, { ...this.#options, signal });
     return {
       get: async (asked, gate) => {
-        const { status, body } = await connection.fetch({ url: asked }, undefined, gate);
+        const { status, body } = await transport.exchange(listRequest({ url: asked }, undefined), gate);
         return { status, text: quoteText(bodyText(body), MAX_TEXT, secrets) };
       },
-      close: () => connection.close(),
+      close: () => transport.close(),
     };
   }
 
@@ -92,9 +90,9 @@ export class Supply {
     return { ...this.#decode(await readListFile(call.file ?? ''), call), sentAt };
   }
 
-  async #readUrl(call: ListCall, connection: ServiceConnection, gate: WriteGate): Promise<DrawAnswer> {
+  async #readUrl(call: ListCall, transport: Transport, gate: WriteGate): Promise<DrawAnswer> {
     const known = this.#lists.get(call.instance);
-    const reply = await connection.fetch(call, known?.etag, gate);
+    const reply = await transport.exchange(listRequest(call, known?.etag), gate);
     const body = listBody(reply, call);
     if (body === undefined && known !== undefined) return { ...known.answer, sentAt: reply.sentAt };
     const answer = { ...this.#decode(body ?? new Uint8Array(), call), sentAt: reply.sentAt };

@@ -14,7 +14,7 @@ import { type HostPort, hostPort } from '../core/host-port.ts';
 import { oneLine } from './fields.ts';
 import type { ServiceRequest } from './request.ts';
 
-interface TransportOptions {
+export interface TransportOptions {
   /** Covers opening the connection, and the exchange. The time between these two steps does not count. */
   readonly timeoutMs: number;
   readonly clock: Clock;
@@ -48,51 +48,88 @@ export interface Exchange {
   readonly sentAt: number;
 }
 
-interface ExchangeLimits extends Disposable {
-  reason: NoriaError | undefined;
-}
-
 /** The maximum length of a body: about five times the length of a full answer with 1,000 entries. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
 /** If one of several addresses does not accept the connection within this time, noria tries the next address. */
 const ADDRESS_ATTEMPT_MS = 2_000;
 
+/**
+ * Without a usable answer, `open` and `exchange` reject with front-proxy-failed, service-transport, service-blocked,
+ * service-protocol, bad-config (unusable address) or shutting-down (cancelled).
+ */
 export class Transport {
-  readonly #connection: Connection;
+  readonly clock: Clock;
+  /** `raw` carries `socket`, which is the same one without TLS. */
+  readonly #connection: { readonly raw: Socket; readonly socket: Socket };
   readonly #options: TransportOptions;
   /** The part of the time limit, in ms, that is left after the connection was opened. */
   readonly #leftMs: number;
   /** True from the writing of the request to the beginning of its answer. */
   #isUnanswered = false;
 
-  private constructor(connection: Connection, options: TransportOptions, leftMs: number) {
+  private constructor(
+    connection: { raw: Socket; socket: Socket },
+    options: TransportOptions,
+    leftMs: number,
+  ) {
+    this.clock = options.clock;
     this.#connection = connection;
     this.#options = options;
     this.#leftMs = leftMs;
   }
 
+  /** Aborting `signal` cancels the opening and the exchange. */
   static async open(url: URL, options: TransportOptions): Promise<Transport> {
-    const { clock, timeoutMs } = options;
+    const { clock, timeoutMs, signal, openTunnel, lookup = dns.lookup } = options;
     const startedAt = clock.monotonic();
-    const connection = await openConnection(url, options);
-    return new Transport(connection, options, timeoutMs - (clock.monotonic() - startedAt));
+    const progress: ExchangeProgress = { host: url.host, phase: 'connection', startedAt };
+    if (signal.aborted) throw cancelled(progress);
+    const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+    const connected = () => {
+      if (url.protocol !== 'https:') return resolve(raw);
+      const socket = connectTls(raw, url, () => resolve(socket));
+      socket.on('error', reject);
+    };
+    const tunnel = openTunnel?.(serverOf(url), (error) => {
+      if (error !== undefined) return reject(error);
+      raw.on('error', reject);
+      return connected();
+    });
+    // The `error` handler remains: without it, an error during or after the exchange would end the process.
+    const raw = tunnel?.socket ?? connectTcp(url, lookup, connected).on('error', reject);
+    const limit = limited(options, progress, timeoutMs, (error) =>
+      reject((!signal.aborted && tunnel?.timedOut(timeoutMs)) || error),
+    );
+    try {
+      const socket = await promise;
+      return new Transport({ raw, socket }, options, timeoutMs - (clock.monotonic() - startedAt));
+    } catch (error) {
+      raw.destroy();
+      throw error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic());
+    } finally {
+      limit[Symbol.dispose]();
+    }
   }
 
   /** Sends the request, reads the whole answer with any status, and closes the connection. */
   async exchange(request: ServiceRequest, gate?: WriteGate): Promise<Exchange> {
-    const { clock, signal } = this.#options;
+    const { clock } = this;
     const { socket } = this.#connection;
     let sentAt = clock.monotonic();
     const progress: ExchangeProgress = { host: request.url.host, phase: 'answer', startedAt: sentAt };
-    if (signal.aborted) throw cancelled(progress);
+    if (this.#options.signal.aborted) throw cancelled(progress);
     if (socket.destroyed) throw transportError(socket.errored ?? CLOSED_EARLY, progress, sentAt);
     guardFirstWrite(socket, () => {
       gate?.beforeWrite();
       sentAt = clock.monotonic();
       this.#isUnanswered = true;
     });
-    const limits = this.#limit(progress);
+    let reason: NoriaError | undefined;
+    const limit = limited(this.#options, progress, this.#leftMs, (error) => {
+      reason = error;
+      this.close();
+    });
     try {
       const { answer, failure } = await sendOn(socket, request);
       gate?.answered();
@@ -109,31 +146,12 @@ export class Transport {
         sentAt,
       };
     } catch (error) {
-      if (limits.reason !== undefined) throw limits.reason;
+      if (reason !== undefined) throw reason;
       throw error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic());
     } finally {
-      limits[Symbol.dispose]();
+      limit[Symbol.dispose]();
       this.close();
     }
-  }
-
-  #limit(progress: ExchangeProgress): ExchangeLimits {
-    const { clock, signal, timeoutMs } = this.#options;
-    const end = (error: NoriaError) => {
-      limits.reason = error;
-      this.close();
-    };
-    const timer = clock.after(this.#leftMs, () => end(timedOut(progress, timeoutMs)));
-    const cancel = () => end(cancelled(progress));
-    signal.addEventListener('abort', cancel);
-    const limits: ExchangeLimits = {
-      reason: undefined,
-      [Symbol.dispose]: () => {
-        timer[Symbol.dispose]();
-        signal.removeEventListener('abort', cancel);
-      },
-    };
-    return limits;
   }
 
   /**
@@ -147,31 +165,50 @@ export class Transport {
   }
 }
 
-interface Connection {
-  readonly raw: Socket;
-  readonly socket: Socket;
+/** Calls `end` once `ms` have passed or the signal aborts. */
+function limited(
+  { clock, signal, timeoutMs }: TransportOptions,
+  progress: ExchangeProgress,
+  ms: number,
+  end: (error: NoriaError) => void,
+): Disposable {
+  const timer = clock.after(ms, () => end(timedOut(progress, timeoutMs)));
+  const cancel = () => end(cancelled(progress));
+  signal.addEventListener('abort', cancel);
+  return {
+    [Symbol.dispose]: () => {
+      timer[Symbol.dispose]();
+      signal.removeEventListener('abort', cancel);
+    },
+  };
 }
 
 const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'), { code: 'ECONNRESET' });
 
 const TOO_LONG = Object.assign(new Error('the answer is too long'), { code: 'ERR_TOO_LONG' });
 
-interface Sent {
-  readonly answer: IncomingMessage;
-  /** Rejects when the rest of the answer breaks HTTP. Never resolves. */
-  readonly failure: Promise<never>;
-}
-
-/** Sends the request and resolves with the beginning of its answer. Node closes the connection after the answer. */
-async function sendOn(socket: Socket, request: ServiceRequest): Promise<Sent> {
-  const { method, url, body } = request;
+/**
+ * Sends the request and resolves with the beginning of its answer. Node closes the connection after the answer.
+ *
+ * @returns `failure`: rejects when the rest of the answer breaks HTTP, and never resolves.
+ */
+async function sendOn(
+  socket: Socket,
+  request: ServiceRequest,
+): Promise<{ readonly answer: IncomingMessage; readonly failure: Promise<never> }> {
+  const { method, url, body, headers } = request;
+  const type = body?.startsWith('{') ? 'application/json' : 'application/x-www-form-urlencoded';
   const answered = Promise.withResolvers<IncomingMessage>();
   const failed = Promise.withResolvers<never>();
   failed.promise.catch(() => {}); // ignored: after a complete answer nobody waits for it
   httpRequest({
     method,
     path: url.pathname + url.search,
-    headers: { host: url.host, ...headersOf(request) },
+    headers: {
+      ...{ host: url.host, accept: '*/*', 'user-agent': 'noria' },
+      ...(body !== undefined && { 'content-type': type }),
+      ...headers,
+    },
     createConnection: () => socket,
   })
     .on('response', answered.resolve)
@@ -205,49 +242,6 @@ function guardFirstWrite(socket: Socket, allow: () => void): void {
     }
     return Reflect.apply(write, socket, written);
   };
-}
-
-function headersOf({ body, headers }: ServiceRequest): Record<string, string> {
-  const type = body?.startsWith('{') ? 'application/json' : 'application/x-www-form-urlencoded';
-  return {
-    accept: '*/*',
-    'user-agent': 'noria',
-    ...(body === undefined ? {} : { 'content-type': type }),
-    ...headers,
-  };
-}
-
-async function openConnection(url: URL, options: TransportOptions): Promise<Connection> {
-  const { clock, signal, timeoutMs } = options;
-  const progress: ExchangeProgress = { host: url.host, phase: 'connection', startedAt: clock.monotonic() };
-  if (signal.aborted) throw cancelled(progress);
-  const { promise, resolve, reject } = Promise.withResolvers<Connection>();
-  const connected = () => {
-    const socket = url.protocol === 'https:' ? connectTls(raw, url, () => resolve({ raw, socket })) : raw;
-    if (socket === raw) resolve({ raw, socket });
-    else socket.on('error', reject);
-  };
-  const tunnel = options.openTunnel?.(serverOf(url), (error) => {
-    if (error !== undefined) return reject(error);
-    raw.on('error', reject);
-    return connected();
-  });
-  // The `error` handler remains: without it, an error during or after the exchange would end the process.
-  const raw = tunnel?.socket ?? connectTcp(url, options.lookup ?? dns.lookup, connected).on('error', reject);
-  const timer = clock.after(timeoutMs, () =>
-    reject(tunnel?.timedOut(timeoutMs) ?? timedOut(progress, timeoutMs)),
-  );
-  const cancel = () => reject(cancelled(progress));
-  signal.addEventListener('abort', cancel);
-  try {
-    return await promise;
-  } catch (error) {
-    raw.destroy();
-    throw error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic());
-  } finally {
-    timer[Symbol.dispose]();
-    signal.removeEventListener('abort', cancel);
-  }
 }
 
 function serverOf({ hostname, port, protocol, host }: URL): HostPort {
@@ -327,10 +321,7 @@ export interface ExchangeProgress {
   readonly startedAt: number;
 }
 
-interface TransportFault {
-  readonly code: FaultCode;
-  readonly message: (host: string, ms: number) => string;
-}
+type TransportFault = { readonly code: FaultCode; readonly message: (host: string, ms: number) => string };
 
 const REFUSED: TransportFault = {
   code: 'service-transport',

@@ -1,10 +1,11 @@
 /** Makes one draw in a new process with its own environment, and prints the code or the error message. */
 import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { ServiceClient } from '../../src/service/client.ts';
+import { extract } from '../../src/service/client.ts';
+import { serviceUrl } from '../../src/service/request.ts';
+import { Transport } from '../../src/service/transport.ts';
 
 const [baseUrl = ''] = process.argv.slice(2);
-const client = new ServiceClient({ timeoutMs: 60_000, clock: systemClock, refuses: () => undefined });
 const call = {
   baseUrl,
   product: 'short-classic',
@@ -14,8 +15,12 @@ const call = {
   key: new Secret('83aa400af464c76d'),
   params: {},
 } as const;
-const extract = async () => (await client.connect(call)).extract(call);
-const said = await extract().then(
+const { signal } = new AbortController();
+const draw = async () => {
+  const transport = await Transport.open(serviceUrl(call), { timeoutMs: 60_000, clock: systemClock, signal });
+  return extract(transport, call, { refuses: () => undefined });
+};
+const said = await draw().then(
   ({ code }) => code,
   (error: Error) => error.message,
 );

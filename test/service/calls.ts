@@ -1,71 +1,73 @@
 import { inspect } from 'node:util';
-import { onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
+import { areas, extract, instances } from '../../src/service/client.ts';
+import type { DecodedList, RefuseAddress } from '../../src/service/decode.ts';
 import {
-  type CallOptions,
-  type ListAnswer,
-  ServiceClient,
-  type ServiceClientOptions,
-  type ServiceConnection,
-} from '../../src/service/client.ts';
-import type { AreasCall, ExtractCall, InstancesCall, ServiceAddress } from '../../src/service/request.ts';
+  type AreasCall,
+  type ExtractCall,
+  type InstancesCall,
+  type ServiceAddress,
+  type ServiceCall,
+  serviceUrl,
+} from '../../src/service/request.ts';
+import { Transport, type TransportOptions, type WriteGate } from '../../src/service/transport.ts';
 
 export const KEY = '83aa400af464c76d';
 
-interface TestCallOptions extends CallOptions {
-  readonly signal?: AbortSignal;
+interface TestOptions extends Omit<TransportOptions, 'signal'> {
+  readonly refuses: RefuseAddress;
 }
 
-/** A client that opens a connection for each call and is closed at the end of the test. */
+interface CallOptions {
+  readonly signal?: AbortSignal;
+  readonly secrets?: readonly Secret[];
+  readonly gate?: WriteGate;
+}
+
+/** A client that opens a connection for each call. */
 export class TestClient {
-  readonly #client: ServiceClient;
+  readonly #options: TestOptions;
 
-  constructor(client: ServiceClient) {
-    this.#client = client;
+  constructor(options: TestOptions) {
+    this.#options = options;
   }
 
-  extract(call: ExtractCall, options?: TestCallOptions): Promise<DrawAnswer> {
-    return this.#on(call, options, (connection) => connection.extract(call, options));
+  extract(call: ServiceCall, { signal, ...more }: CallOptions = {}): Promise<DrawAnswer> {
+    const options = { ...more, refuses: this.#options.refuses };
+    return this.#on(call, (transport) => extract(transport, call, options), signal);
   }
 
-  areas(call: AreasCall): Promise<ListAnswer> {
-    return this.#on(call, {}, (connection) => connection.areas(call));
+  areas(call: AreasCall): Promise<DecodedList> {
+    return this.#on(call, (transport) => areas(transport, call));
   }
 
-  instances(call: InstancesCall): Promise<ListAnswer> {
-    return this.#on(call, {}, (connection) => connection.instances(call));
+  instances(call: InstancesCall): Promise<DecodedList> {
+    return this.#on(call, (transport) => instances(transport, call));
   }
 
-  close(): void {
-    this.#client.close();
+  connect(address: ServiceAddress, signal = new AbortController().signal): Promise<Transport> {
+    return Transport.open(serviceUrl(address), { ...this.#options, signal });
   }
 
   async #on<T>(
     address: ServiceAddress,
-    { signal }: TestCallOptions = {},
-    call: (connection: ServiceConnection) => Promise<T>,
+    call: (transport: Transport) => Promise<T>,
+    signal?: AbortSignal,
   ): Promise<T> {
-    const connection = await this.#client.connect(address, signal);
+    const transport = await this.connect(address, signal);
     try {
-      return await call(connection);
+      return await call(transport);
     } finally {
-      connection.close();
+      transport.close();
     }
   }
 }
 
-export function openClient(more: Partial<ServiceClientOptions> = {}): TestClient {
-  const client = new ServiceClient({
-    timeoutMs: 60_000,
-    clock: systemClock,
-    refuses: () => undefined,
-    ...more,
-  });
-  onTestFinished(() => client.close());
-  return new TestClient(client);
+export function openClient(more: Partial<TestOptions> = {}): TestClient {
+  return new TestClient({ timeoutMs: 60_000, clock: systemClock, refuses: () => undefined, ...more });
 }
 
 /** A call that draws from short-classic, by default with GET and JSON. */

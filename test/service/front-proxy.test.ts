@@ -3,11 +3,10 @@ import { readFileSync } from 'node:fs';
 import { connect, type LookupFunction } from 'node:net';
 import tls from 'node:tls';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { systemClock } from '../../src/core/clock.ts';
 import { hasCode } from '../../src/core/faults.ts';
 import { parseHostPort } from '../../src/core/host-port.ts';
 import { type FrontFailure, FrontHandshake, openFrontTunnel } from '../../src/dialer/front-proxy.ts';
-import { ServiceClient } from '../../src/service/client.ts';
+import { extract } from '../../src/service/client.ts';
 import { FRONT_PROXIES, frontProxyAt, openBrokenProxy } from '../foreign-members/front-proxies.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { hasCommand } from '../support/tools.ts';
@@ -45,21 +44,13 @@ describe.each(FRONT_PROXIES)('service through $name', ({ command, open }) => {
   const isMissing = command !== undefined && !hasCommand(command);
 
   test.skipIf(isMissing)('the tunnel to the service is open before the call is written', async () => {
-    const front = frontProxyAt(await open());
     const service = await stubService((response) => response.end(EMPTY));
-    const client = new ServiceClient({
-      timeoutMs: 60_000,
-      clock: systemClock,
-      openTunnel: (server, done) => openFrontTunnel({ front, server, guard }, done),
-      refuses: () => undefined,
-    });
-    onTestFinished(() => client.close());
     const call = drawFrom(service.baseUrl);
-    const connection = await client.connect(call);
+    const transport = await clientThrough(await open()).connect(call);
+    onTestFinished(() => transport.close());
     await until('the service has the connection', () => service.accepted() === 1);
     expect(service.received).toEqual([]);
-    const { code } = await connection.extract(call);
-    connection.close();
+    const { code } = await extract(transport, call, { refuses: () => undefined });
     expect(code).toBe('12009');
     expect(service.received).toHaveLength(1);
     expect(service.received[0]?.headers, 'the login is for the front proxy').not.toHaveProperty(

@@ -2,11 +2,10 @@
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
-import { ServiceClient } from '../../../src/service/client.ts';
 import { linkSecrets } from '../../../src/service/link/link-url.ts';
 import type { LinkCall } from '../../../src/service/request.ts';
+import { openClient } from '../calls.ts';
 
 interface Received {
   readonly method: string | undefined;
@@ -27,9 +26,7 @@ async function call(answer: string, changes: Partial<LinkCall> = {}, status = 20
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const client = new ServiceClient({ timeoutMs: 5_000, clock: systemClock, refuses: () => undefined });
   onTestFinished(() => {
-    client.close();
     server.close();
   });
   const url = new Secret(`${baseUrl}/get?key=abcdef123456&num={count}&city=%E8%8B%8F`);
@@ -40,12 +37,7 @@ async function call(answer: string, changes: Partial<LinkCall> = {}, status = 20
     secrets: linkSecrets(url, { headers, body }),
     ...changes,
   };
-  const connection = await client.connect(link);
-  try {
-    return { received, answer: await connection.extract(link) };
-  } finally {
-    connection.close();
-  }
+  return { received, answer: await openClient({ timeoutMs: 5_000 }).extract(link) };
 }
 
 test('link: the call has the count in its URL, and is a GET without a body', async () => {
