@@ -12,7 +12,6 @@ import { formatHostPort } from '../core/host-port.ts';
 import { Secret } from '../core/secret.ts';
 import type { DrawnMember } from '../pool/drawn-member.ts';
 import type { RotateOptions, SourceContext, UrlAccess } from './options.ts';
-import { PACE_UNCHANGED } from './pace-rule.ts';
 
 /** How long a rotation waits, in ms, for the open tunnels of the member to end. Then the new exit cuts them. */
 const MAX_DRAIN_MS = 30 * SECOND_MS;
@@ -133,10 +132,7 @@ export class ExitRotation {
       const url = this.#urlFor(member);
       const connection = await this.#urls.open(this.#options.url, signal);
       try {
-        const sent = await place.send(async (permit) => ({
-          result: await connection.get(url, permit),
-          settlement: PACE_UNCHANGED,
-        }));
+        const sent = await place.send((permit) => connection.get(url, permit));
         if (sent === undefined) return 'the call to the rotate URL was late, and is repeated later';
         const { status, text } = sent.result;
         if (status >= 300) return `the rotate URL answered with status ${status}${text && `: ${text}`}`;

@@ -118,19 +118,21 @@ export class Place {
   /**
    * Claims the call, sends it, and records how it ended. If `call` does not use the permit, the claim is removed.
    *
+   * @param settle - returns the effect of the call on the next one.
    * @returns undefined if noria sent nothing, because the caller had lost its place or the permit had expired: the
    * caller must wait again.
    */
   async send<T>(
-    call: (permit: Permit) => Promise<{ readonly result: T; readonly settlement: Settlement }>,
+    call: (permit: Permit) => Promise<T>,
+    settle: (result: T) => Settlement = () => PACE_UNCHANGED,
   ): Promise<{ readonly result: T } | undefined> {
     const permit = await this.#claim();
     if (permit === undefined) return undefined;
     let settlement = PACE_UNCHANGED;
     try {
-      const sent = await call(permit);
-      settlement = sent.settlement;
-      return permit.state === 'expired' ? this.#countExpired() : { result: sent.result };
+      const result = await call(permit);
+      settlement = settle(result);
+      return permit.state === 'expired' ? this.#countExpired() : { result };
     } catch (error) {
       if (permit.state !== 'expired') throw error;
       return this.#countExpired();

@@ -57,12 +57,6 @@ interface OpenDraw {
   readonly signal: AbortSignal;
 }
 
-/** Without `answer`, the service did not answer. */
-interface EndedCall {
-  readonly outcome: DrawOutcome;
-  readonly answer?: DrawAnswer;
-}
-
 interface Call {
   readonly asked: number;
   /** How many more members are usable because of the call. */
@@ -89,7 +83,6 @@ const START_MEMBERS = 2;
  */
 const GATHER_MS = 100;
 const NO_STREAK = { kind: '', length: 0 };
-const NOT_SENT = { result: undefined, settlement: PACE_UNCHANGED };
 const NO_NEWS: InstanceReport = { quota: {} };
 
 export class Source {
@@ -569,7 +562,8 @@ export class Source {
       const open = await this.#connect(count, signal);
       if (open === undefined) return;
       try {
-        if (await place.send((permit) => this.#send(open, permit, signal))) return;
+        const send = (permit: Permit) => this.#send(open, permit, signal);
+        if (await place.send(send, (settlement) => settlement)) return;
       } finally {
         open.connection.close();
       }
@@ -603,74 +597,64 @@ export class Source {
     if (isSuspended(this.#phase)) this.#moveToWaiting();
     this.#moveToDrawing(count);
     const call = new AbortController();
+    const { signal } = call;
     const abort = () => call.abort();
     this.#call = call;
-    const draw = { options, startedAt, signal: call.signal };
     turn.addEventListener('abort', abort);
     try {
       const gathers = settings().fill === 'demand' && pool.demand(options.name).waiting > 0;
       const [connection] = await Promise.all([
-        extractor.connect(options.call, call.signal),
-        gathers ? pause(clock, GATHER_MS, call.signal) : undefined,
+        extractor.connect(options.call, signal),
+        gathers ? pause(clock, GATHER_MS, signal) : undefined,
       ]);
-      return { ...draw, connection };
+      return { options, startedAt, signal, connection };
     } catch (error) {
       this.#refillRequested = false;
-      if (call.signal.aborted) return undefined; // ignored: the turn has ended
+      if (signal.aborted) return undefined; // ignored: the turn has ended
       const outcome = outcomeOfError(error);
       bus.emit('draw.started', { source: options.name, asked: count });
-      this.#end(draw, { outcome }, { asked: count });
+      this.#end({ options, startedAt, signal }, { outcome }, { asked: count });
       return undefined;
     } finally {
       turn.removeEventListener('abort', abort);
     }
   }
 
-  /** Makes the call if it is still necessary. */
-  async #send(
-    draw: OpenDraw,
-    permit: Permit,
-    turn: AbortSignal,
-  ): Promise<{ readonly result: undefined; readonly settlement: Settlement }> {
-    if (turn.aborted) return NOT_SENT;
+  /** Makes the call if it is still necessary. @returns the effect on the pace. */
+  async #send(draw: OpenDraw, permit: Permit, turn: AbortSignal): Promise<Settlement> {
+    if (turn.aborted) return PACE_UNCHANGED;
     const plan = this.#planAfter(0); // plans again: the pool may have changed while the connection opened
     const mustStop = this.#isPausedByOperator || this.#unreadReport?.suspension !== undefined;
-    if (plan.kind !== 'draw' || mustStop) return NOT_SENT;
-    const { count } = plan;
+    if (plan.kind !== 'draw' || mustStop) return PACE_UNCHANGED;
+    const { connection, options, signal } = draw;
+    const { call, secrets, name: source } = options;
+    const { count: asked } = plan;
     const wasRequested = this.#refillRequested;
     this.#refillRequested = false;
-    this.#moveToDrawing(count);
-    const ended = await this.#extract(draw, count, permit);
-    // If the permit expired, the turn waits for another permit, and the operator's request for a draw still applies.
-    if (permit.state === 'expired') this.#refillRequested ||= wasRequested;
-    if (ended === undefined) return NOT_SENT;
-    const settlement = this.#end(draw, ended, { asked: count, sinceArrivalMs: permit.sinceArrivalMs });
-    if (!draw.signal.aborted && draw.options !== this.options) this.#forgetOldOptions();
-    return { result: undefined, settlement };
-  }
-
-  /** @returns undefined if the call was aborted, or if the permit had expired and noria sent nothing. */
-  async #extract(
-    { connection, options, signal }: OpenDraw,
-    asked: number,
-    gate: Permit,
-  ): Promise<EndedCall | undefined> {
-    const { call, secrets, name: source } = options;
+    this.#moveToDrawing(asked);
     this.#context.bus.emit('draw.started', { source, asked });
+    let answer: DrawAnswer | undefined;
+    let outcome: DrawOutcome;
     try {
-      const answer = await connection.extract({ ...call, count: asked }, { secrets, gate });
-      return { outcome: outcomeOfAnswer(call.product, answer), answer };
+      answer = await connection.extract({ ...call, count: asked }, { secrets, gate: permit });
+      outcome = outcomeOfAnswer(call.product, answer);
     } catch (error) {
-      // ignored: the source closes, or the permit expired and the turn waits for another one
-      if (signal.aborted || hasCode(error, 'pace-held')) return undefined;
-      return { outcome: outcomeOfError(error) };
+      // the turn waits for another permit, and the operator's request for a draw still applies
+      if (permit.state === 'expired') this.#refillRequested ||= wasRequested;
+      // ignored: the source closes, or the permit expired
+      if (signal.aborted || hasCode(error, 'pace-held')) return PACE_UNCHANGED;
+      outcome = outcomeOfError(error);
     }
+    const { sinceArrivalMs } = permit;
+    const settlement = this.#end(draw, { outcome, answer }, { asked, sinceArrivalMs });
+    if (!signal.aborted && options !== this.options) this.#forgetOldOptions();
+    return settlement;
   }
 
   /** Adds the members of a draw to the pool, counts them, and learns from the outcome. @returns the effect on the pace. */
   #end(
     { options, startedAt, signal }: Omit<OpenDraw, 'connection'>,
-    { outcome, answer }: EndedCall,
+    { outcome, answer }: { readonly outcome: DrawOutcome; readonly answer?: DrawAnswer | undefined },
     call: Omit<Call, 'gained'>,
   ): Settlement {
     const { clock, bus, pool } = this.#context;

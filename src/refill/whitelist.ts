@@ -10,7 +10,6 @@ import { Secret } from '../core/secret.ts';
 import { roughDuration } from '../core/words.ts';
 import type { UrlAccess, WhitelistOptions } from './options.ts';
 import type { Place } from './pace.ts';
-import { PACE_UNCHANGED } from './pace-rule.ts';
 import type { DrawOutcome } from './reaction.ts';
 
 const ADDRESS = /(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])/g;
@@ -66,10 +65,7 @@ export class Whitelist {
     const url = new Secret(this.options.url.reveal().replaceAll(ADDRESS_TAG, encodeURIComponent(address)));
     const connection = await this.#urls.open(this.options.url, signal);
     try {
-      const sent = await place.send(async (permit) => ({
-        result: await connection.get(url, permit),
-        settlement: PACE_UNCHANGED,
-      }));
+      const sent = await place.send((permit) => connection.get(url, permit));
       if (sent === undefined) return 'was late';
       const { status, text } = sent.result;
       return status < 300 ? undefined : `answered with status ${status}${text && `: ${text}`}`;

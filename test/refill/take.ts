@@ -32,10 +32,9 @@ export async function take<T>(pace: Pace, turn: TestTurn<T>, signal: AbortSignal
       const call = await turn.open();
       if (call === undefined) return undefined;
       try {
-        const sent = await place.send<T | undefined>(async (permit) =>
-          signal.aborted ? NOT_SENT : call.send(permit),
-        );
-        if (sent !== undefined) return sent.result;
+        const send = async (permit: Permit) => (signal.aborted ? NOT_SENT : call.send(permit));
+        const sent = await place.send(send, ({ settlement }) => settlement);
+        if (sent !== undefined) return sent.result.result;
       } finally {
         call.close();
       }
