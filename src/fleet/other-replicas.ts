@@ -8,7 +8,7 @@ import { QUIET_MS } from '../pool/candidates.ts';
 import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 import { type Member, replacesEnd } from '../pool/member.ts';
-import type { SharingParts } from '../pool/pool.ts';
+import type { Pool } from '../pool/pool.ts';
 import type { PoolObserver } from '../pool/pool-observer.ts';
 import type { Session } from '../pool/session.ts';
 import type { Beat, MemberActivity, SessionActivity } from './schemas.ts';
@@ -30,7 +30,7 @@ interface CountedLeases<Subject> {
 }
 
 export class OtherReplicas {
-  readonly #parts: SharingParts;
+  readonly #parts: Pool['parts'];
   readonly #options: { readonly sameMachine: boolean; readonly countsLeases: boolean };
   readonly #observers: () => readonly PoolObserver[];
   readonly #byName = new Map<string, OtherReplica>();
@@ -38,7 +38,7 @@ export class OtherReplicas {
 
   /** @param observers - returns the pool's other groups of replicas. */
   constructor(
-    parts: SharingParts,
+    parts: Pool['parts'],
     options: { readonly sameMachine: boolean; readonly countsLeases: boolean },
     observers: () => readonly PoolObserver[],
   ) {

@@ -12,7 +12,7 @@ import { WORKED_MS } from '../pool/health.ts';
 import type { Departure, Member, PoolSource } from '../pool/member.ts';
 import { memberKey } from '../pool/members.ts';
 import { type ProcessPart, partOf } from '../pool/options.ts';
-import type { SharingParts } from '../pool/pool.ts';
+import type { Pool } from '../pool/pool.ts';
 import type { PoolObserver } from '../pool/pool-observer.ts';
 import type { Session } from '../pool/session.ts';
 import type { SiteBan } from '../pool/sites.ts';
@@ -46,7 +46,7 @@ const MOVED_ALREADY = ['rotated', 'failed-over'];
 
 export class PoolSharing implements PoolObserver {
   readonly otherReplicas: OtherReplicas;
-  readonly #parts: SharingParts;
+  readonly #parts: Pool['parts'];
   readonly #options: SharingOptions;
   /** Uses since the last beat, and the client that last got an answer. */
   readonly #usedMembers = new Map<Member, { uses: number; answeredTo: string | undefined }>();
@@ -55,7 +55,7 @@ export class PoolSharing implements PoolObserver {
   readonly #unconfirmed = new Map<string, string | undefined>();
   #applying = false;
 
-  constructor(parts: SharingParts, options: SharingOptions) {
+  constructor(parts: Pool['parts'], options: SharingOptions) {
     this.#parts = parts;
     this.#options = options;
     this.otherReplicas = new OtherReplicas(parts, options, () => this.#otherGroups);

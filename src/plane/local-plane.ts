@@ -71,11 +71,11 @@ export class LocalPlane implements DataPlane {
   }
 
   closeConnections(of: Parameters<DataPlane['closeConnections']>[0]): void {
-    this.dialer.closeConnections(this.#pool.leasesOf(of));
+    this.dialer.closeConnections(this.#pool.leases.of(of));
   }
 
   closeTunnels(name: ClientName, host: string): void {
-    this.dialer.closeConnections(this.#pool.leasesTo(name, host));
+    this.dialer.closeConnections(this.#pool.leases.to(name, host));
   }
 
   prepareToClose(): void {} // nothing to prepare: an update in this process cannot hang

@@ -1,10 +1,7 @@
 /**
- * Candidates: the members that pass one filter, in the order in which the pool picks them. The members form one tier
- * for each source priority. A tier has three buckets (fresh, expiring, quarantined), and each bucket is a rotation. A
- * member that passes several filters is in the same bucket for each of them.
- *
- * `CandidateIndex` keeps one list for each filter that clients used recently, and moves members between the buckets. It owns one
- * timer for the next moment at which time changes a member's bucket.
+ * The members that pass one filter, in the order in which the pool picks them: a tier for each source priority, with three buckets (fresh,
+ * expiring, quarantined), each of them a rotation. `CandidateIndex` keeps one list for each filter that clients used recently, moves members
+ * between the buckets, and owns one timer for the next moment at which time moves one.
  */
 import { type Clock, EarliestTimer } from '../core/clock.ts';
 import { Heap } from '../core/heap.ts';

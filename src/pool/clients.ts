@@ -95,10 +95,7 @@ export class Clients {
     return { ...last, hosts: [...new Set(known.flatMap(({ hosts }) => hosts))].slice(-MAX_HOSTS) };
   }
 
-  /**
-   * @param known - the use that the name means.
-   * @returns the host that the verdict is about; `unknown` if noria knows no such use.
-   */
+  /** @param known - the use that the name means. Returns the host that the verdict is about. */
   judge(
     name: ClientName,
     verdict: Verdict,
@@ -112,7 +109,6 @@ export class Clients {
     return { host };
   }
 
-  /** Null: not known, or never used. */
   describe(name: ClientName, use = this.find(name)) {
     const session = this.#sessions.find(name.session ?? use?.session ?? '');
     const member = this.#members.find(

@@ -3,7 +3,7 @@ import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { couldDraw, mayServe } from './filter.ts';
 import type { LeaseRequest } from './lease.ts';
-import type { MemberPhase, PoolSource } from './member.ts';
+import type { PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import { freeAt, type Site, type Sites } from './sites.ts';
 import type { WaitingClient } from './waiting-queue.ts';
@@ -11,25 +11,16 @@ import type { WaitingClient } from './waiting-queue.ts';
 /** A client that can be served within this share of its waiting time needs no draw. */
 export const SOON_SHARE = 1 / 3;
 
-type Quarantine = Extract<MemberPhase, { name: 'quarantined' }>;
-
-export function quarantinedAt(
-  source: PoolSource,
-  moment: number,
-  isCounted: (phase: Quarantine) => boolean,
-): number {
+export function quarantinedAt(source: PoolSource, moment: number, onlyReplaced: boolean): number {
   let count = 0;
   for (const { phase, usableUntil } of source.quarantined) {
     if (phase.name !== 'quarantined' || phase.untilAt <= moment || usableUntil.key <= moment) continue;
-    if (isCounted(phase)) count += 1;
+    if (phase.replaced || !onlyReplaced) count += 1;
   }
   return count;
 }
 
-/**
- * The demand of all replicas for the source.
- * @param except - the `OtherReplicas` object of a group of replicas. The result omits the demand of this group.
- */
+/** Of all replicas, without the group whose `OtherReplicas` object is `except`. */
 export function demandOf(source: PoolSource, here: Demand, except?: object): Demand {
   let sum = here;
   for (const [by, demand] of source.demandElsewhere) {
@@ -52,10 +43,7 @@ export function addDemand(one: Demand, other: Demand): Demand {
   };
 }
 
-/**
- * What other replicas announce draws at most twice `size` members within one lifetime: whoever can write to the store of a
- * fleet could otherwise use up the IPs that it pays for.
- */
+/** At most twice `size` members within one lifetime: whoever can write to the store of a fleet could otherwise use up its IPs. */
 function boundedDemand({ options, expiries }: PoolSource, demand: Demand): Demand {
   const most = Math.max(0, 2 * options.size - expiries.size);
   const { waiting, stranded = 0, held = 0, lastWantedAt } = demand;
@@ -69,10 +57,7 @@ function boundedDemand({ options, expiries }: PoolSource, demand: Demand): Deman
   };
 }
 
-/**
- * The demand of this replica, at monotonic `now`. `held`: see `Demand`. A request that a source of higher priority can serve is no demand for
- * this source.
- */
+/** A request that a source of higher priority can serve is no demand for this source. */
 export function demandHere(
   members: Members,
   source: PoolSource,
@@ -99,8 +84,8 @@ export function demandHere(
 }
 
 /**
- * Number of waiting clients that a draw of the source could serve, and that no held member can serve soon: for example, each
- * member is banned for their site. Counts no further than to `size`, and for each site no further than its `drawsForBans` allows.
+ * Waiting clients that a draw could serve and no held member soon: for example, each member is banned for their site. At most `size`, and
+ * for each site as many as its `drawsForBans` allows.
  */
 function strandedIn(
   source: PoolSource,
@@ -133,8 +118,8 @@ function strandedIn(
 }
 
 /**
- * The monotonic moment at which a held member may serve the request, after its bans and its spacing at the site, if `ahead` other
- * clients are served first. At most `now` if a member may serve it as soon as it is free; Infinity if none ever may.
+ * The monotonic moment at which a held member may serve the request, if `ahead` other clients of its site are served first. At most
+ * `now`: as soon as one is free. Infinity: never.
  */
 export function servedAt(
   { routing, targetHost }: LeaseRequest,

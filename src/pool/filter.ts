@@ -1,9 +1,6 @@
 /**
- * Decides which members satisfy the routing options of a client.
- *
- * A filter contains the options that a member either always or never satisfies: source, protocol and location. The
- * configuration of a source, and the members that it has had, show whether a draw could bring a member that satisfies
- * all options. Anything unknown counts as possible, so that no client is refused by mistake.
+ * Which members satisfy the routing options of a client. A filter has the options that a member either always or never satisfies: source,
+ * protocol and location. Anything that noria does not know counts as possible, so that no client is refused by mistake.
  */
 
 import { formatDuration } from '../core/duration.ts';
@@ -24,7 +21,7 @@ export interface MemberFilter {
   readonly location?: string;
 }
 
-/** The filter that every member passes. `filterOf` returns this object when the routing options filter nothing. */
+/** `filterOf` returns this object when the routing options filter nothing. */
 export const ANY_MEMBER: MemberFilter = {};
 
 export function filterOf({ source, protocol, location }: RoutingOptions): MemberFilter {
@@ -46,8 +43,7 @@ export function passesFilter(member: Member, { source, protocol, location }: Mem
 }
 
 /**
- * Why the member is not usable for requests with this filter, even if it is free; undefined if it is usable. Three questions ask this function: whether a session must leave its member, whether a waiting client needs a draw,
- * and which members count for the clients that wait.
+ * Undefined if the member is usable, although it may be full. By it, a session leaves its member, and a waiting client needs a draw.
  */
 export function whyUnusable(member: Member, filter: MemberFilter, isBanned: boolean): string | undefined {
   const { phase, source } = member;
@@ -89,10 +85,7 @@ export function couldServe(source: PoolSource, routing: RoutingOptions): boolean
   );
 }
 
-/**
- * Returns why no member can ever satisfy the routing options, as a text for the client; undefined if a member may satisfy them.
- * The text names the option but never quotes text of the client.
- */
+/** A text for the client, without any text of the client; undefined if a member may satisfy the options. */
 export function whyImpossible(
   routing: RoutingOptions,
   sources: ReadonlyMap<string, PoolSource>,
@@ -154,8 +147,7 @@ function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {
 }
 
 /**
- * Whether the keyword has Latin letters and the source's locations have none, so that no location can contain the
- * keyword. False until the source has had at least `size` members with a location. Always false for a source with
+ * The keyword has Latin letters and no location of the source has. Known only after `size` members with a location, and never with
  * locations in several languages.
  */
 function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource, keyword: string): boolean {

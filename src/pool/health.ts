@@ -1,13 +1,10 @@
 /**
- * Evidence about the health of a member and, for comparison, about all members of its source.
+ * Evidence about the health of a member and, for comparison, about all members of its source. A fault that no target can cause counts in full;
+ * a failure that the target may have caused is only a suspicion.
  *
- * `Health` counts the consecutive faults of one member and decides the consequence of the next fault. A fault that no
- * target can cause counts in full. A failure that the target may have caused is only a suspicion.
- *
- * An accepted attempt clears suspicions from refusals. Only an answer from a target clears suspicions from closed
- * tunnels, because a faulty member may accept every attempt and then close the tunnel. After each half-life without a
- * fault, the count is halved and all suspicions end. The half-life is the time from the member's joining to its end of
- * life.
+ * An accepted attempt clears suspicions from refusals. Only an answer of a target clears those from closed tunnels, because a faulty member
+ * may accept every attempt and then close the tunnel. After each half-life without a fault, the count is halved and all suspicions end. The
+ * half-life is the time from the joining to the end of life.
  */
 import { MINUTE_MS } from '../core/duration.ts';
 import type { HealthOptions } from './options.ts';
@@ -15,12 +12,9 @@ import type { HealthOptions } from './options.ts';
 export type HealthVerdict =
   | 'none'
   | 'quarantine'
-  /** The pool quarantines the member, but no draw replaces it, because only one client failed through the member. */
+  /** As `quarantine`, but no draw replaces the member: only one client failed through it. */
   | 'exclude'
-  /**
-   * The pool quarantines the member without a replacement, and noria probes it. With the same evidence from several
-   * clients, noria would evict the member.
-   */
+  /** As `exclude`, and noria probes the member: with the same evidence from several clients, it would evict it. */
   | 'exclude-and-probe'
   /** noria probes the member, because it fails for several targets and no member of its source works. */
   | 'probe'
@@ -134,11 +128,8 @@ const MAX_HOSTS = 16;
 const MIN_HOSTS_FOR_PROBE = 8;
 
 /**
- * Consecutive failures of one member that the target may have caused, such as a refusal or a closed tunnel.
- *
- * Several failures for one target count only once, because the target may refuse this member. Failures of a single
- * client do not count while targets answer other clients, because one client can request as many bad targets as it
- * likes.
+ * Several failures for one target count once, because the target may refuse this member. Failures of a single client do not count while
+ * targets answer other clients: one client can request as many bad targets as it likes.
  */
 class Suspicion {
   readonly #hosts = new Map<string, boolean>();
@@ -156,10 +147,7 @@ class Suspicion {
     return this.#hosts.size > 1 && [...this.#hosts.values()].includes(true);
   }
 
-  /**
-   * Whether the member fails for many targets while no member of its source works. Such failures do not show whether the member
-   * or the targets are at fault.
-   */
+  /** Whether the member or the targets are at fault does not show while no member of the source works. */
   get isUndecided(): boolean {
     return this.#independent && !this.#sourceWorked && this.#hosts.size >= MIN_HOSTS_FOR_PROBE;
   }

@@ -1,32 +1,21 @@
-/**
- * The interface between the data plane and the pool: the data plane requests leases and reports their outcomes.
- *
- * It consists of plain data without sockets or callbacks, because the pool may run in another process than the listeners.
- */
+/** What the data plane and the pool exchange: plain data, because the pool may run in another process than the listeners. */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 
-/**
- * The client that a session belongs to. The limit of sessions per client applies to all sessions of one owner together.
- */
+/** `maxSessionsPerClient` applies to all sessions of one owner together. */
 export interface SessionOwner {
   readonly user: string;
   readonly address: string;
 }
 
 export interface RoutingOptions {
-  /**
-   * The user or, on a listener without users, the client's network. Requests without this field count as one client.
-   */
+  /** The user or, on a listener without users, the client's network. Requests without it count as one client. */
   readonly client?: string;
   /** The authenticated user; absent on a listener without users. */
   readonly user?: string;
-  /**
-   * The full name of the session: `USER:NAME`, or only `NAME` on a listener without users. All listeners share the
-   * sessions.
-   */
+  /** With its user, as `USER:NAME`, or only `NAME` on a listener without users. All listeners share the sessions. */
   readonly session?: string;
   readonly sessionOwner?: SessionOwner;
   readonly sessionTtlMs?: number;
@@ -49,10 +38,7 @@ export interface LeaseRequest {
   readonly targetHost: string;
   readonly avoid: readonly string[];
   readonly waitMs: number;
-  /**
-   * True for a hedge: a request in parallel with a slow attempt. The success of a hedge does not move the session to
-   * another member, unless the session's own member has failed.
-   */
+  /** Parallel to a slow attempt. Its success moves the session only if the session's own member has failed. */
   readonly hedge?: boolean;
 }
 
@@ -71,9 +57,7 @@ export interface Lease {
   readonly remainingMs?: number;
   readonly session?: string;
   readonly waitedMs: number;
-  /**
-   * True if the member never had a success, or if this lease tests the member after a quarantine. The dialer then hedges earlier.
-   */
+  /** The member never had a success, or this lease tests it after a quarantine: the dialer hedges earlier. */
   readonly doubtful: boolean;
 }
 
@@ -109,24 +93,15 @@ export interface SourceForecast {
   readonly reason: string;
   readonly nextDrawMs?: number;
   readonly nextMemberMs?: number;
-  /**
-   * The remaining time in ms of the suspension. 0 if the source is not suspended, or if waiting clients shorten the
-   * suspension. `Infinity`: the suspension lasts until the operator acts.
-   */
+  /** 0 if the source is not suspended, or if waiting clients shorten the suspension. `Infinity`: until the operator acts. */
   readonly suspendedMs: number;
 }
 
-/**
- * The outcome of a lease. After `accepted` the lease stays open; the other outcomes end it. The pool ignores reports on ended
- * leases.
- */
+/** After `accepted` the lease stays open; the others end it. Reports on ended leases have no effect. */
 export type LeaseReport =
-  /**
-   * The member connected to the target. `latencyMs` is absent if the attempt reused an idle connection. `late`: another attempt has
-   * served the client.
-   */
+  /** `latencyMs` is absent if the attempt reused an idle connection. `late`: another attempt has served the client. */
   | { readonly lease: number; readonly kind: 'accepted'; readonly latencyMs?: number; readonly late?: true }
-  /** The attempt failed. The failure counts against the member only if the blame is `member`, `member-for-target` or `unclear`. */
+  /** It counts against the member only if the blame is `member`, `member-for-target` or `unclear`. */
   | {
       readonly lease: number;
       readonly kind: 'failed';
@@ -137,9 +112,7 @@ export type LeaseReport =
       readonly lease: number;
       readonly kind: 'closed';
       /**
-       * Who is at fault if the member closed the connection before the first byte from the target; otherwise `false`.
-       * `member-for-target`: the member, because the same target answered another member. `unclear`: the member or
-       * the target.
+       * If the member closed the connection before the target's first byte. `member-for-target`: the same target answered another member.
        */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
       /** Whether the member did not close the connection, but relayed nothing. */
@@ -149,17 +122,15 @@ export type LeaseReport =
 
 export interface LeaseProvider {
   /**
-   * Returns a lease synchronously if a member is free, which saves the cost of a promise. Otherwise the request waits in order of
-   * arrival until it gets a member, `waitMs` has passed or the caller cancels it. A refusal resolves the promise; the promise
-   * never rejects.
+   * Synchronous if a member is free, which saves a promise. Otherwise the request waits in order of arrival until it gets a member,
+   * `waitMs` has passed or the caller cancels it. The promise never rejects.
    */
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal>;
   cancel(requestId: number): void;
   report(report: LeaseReport): void;
   /**
-   * The members that the next requests with these routing options will probably get, in order. Omits members that the
-   * caller already knows, members that expire too soon, and members of a source that is at its limit of open leases.
-   * Empty if the pool cannot predict the members. Grants no lease, and does not change the order of the members.
+   * The members that the next requests with these routing options will probably get, in order, without those that the caller knows,
+   * that expire too soon or whose source is full. Empty if the pool cannot predict them. Changes nothing.
    */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[];
 }

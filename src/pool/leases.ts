@@ -1,7 +1,4 @@
-/**
- * Grants leases on members to requests and probes, and applies the reports on leases to the member, the source and the
- * session. `Leases` owns the open leases and their counters.
- */
+/** The open leases: grants them to requests and probes, and applies the reports on them to member, source and session. */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { ClientName, Clients } from './clients.ts';
@@ -69,10 +66,7 @@ export class Leases {
     return describeLease(open, waitedMs, isReady);
   }
 
-  /**
-   * Grants leases for probes on at most `limit` members, most urgent first.
-   * @param staleMs - if given, also grants leases on ready members that had no success for this time.
-   */
+  /** @param staleMs - if given, ready members without a success for this time are probed as well. */
   grantForProbes(now: number, limit: number, staleMs: number | undefined): readonly ProbeLease[] {
     const granted: ProbeLease[] = [];
     for (const member of membersToProbe(this.#members, now, staleMs)) {
@@ -133,11 +127,8 @@ export class Leases {
   }
 
   /**
-   * Records that the member of the lease accepted an attempt of the session. If the session has another member, it
-   * moves to the member of the lease.
-   *
-   * Exception: the lease belongs to a hedge, and the session's own member has worked for it and not failed. The session then does
-   * not move, and stores the member of the lease as `fallback`.
+   * The session moves to the member of the lease; not if this is a hedge and the session's own member has worked for it and not
+   * failed: the member of the lease then becomes its `fallback`.
    */
   #confirm(session: Session, { member, leasedAt, request }: OpenLease, now: number): void {
     if (session.member === member.id) {
@@ -236,9 +227,8 @@ function describeLease(
 }
 
 /**
- * The members to probe, most urgent first: unproven members, suspected members and, if a check is configured, members
- * whose quarantine has ended and then ready members without a success for `staleMs`. Omits members that a lease already
- * tests.
+ * The most urgent first: unproven members, suspected ones and, if a check is configured, those whose quarantine has ended and then
+ * ready ones without a success for `staleMs`. Omits members that a lease already tests.
  */
 function* membersToProbe(members: Members, now: number, staleMs: number | undefined): Generator<Member> {
   for (const { counts, members: ofSource } of members.sources.values()) {

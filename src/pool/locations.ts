@@ -1,6 +1,6 @@
 /**
- * Locations of members, and the keywords with which clients select them. The pool stores each distinct location once, so
- * that a keyword search compares each text once instead of once per member.
+ * Locations of members, and the keywords with which clients select them. Each distinct location is stored once, so a search compares each
+ * text once.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 
@@ -33,18 +33,12 @@ export function foldLocation(text: string): string {
   return text.toLowerCase();
 }
 
-/**
- * Whether the text has a Latin letter. A location without Latin letters, such as a Chinese location, cannot contain a keyword
- * with a Latin letter.
- */
+/** A location without Latin letters, such as a Chinese one, cannot contain a keyword with one. */
 export function hasLatinLetter(text: string): boolean {
   return /\p{Script=Latin}/u.test(text);
 }
 
-/**
- * Whether the keyword looks like a country or state code. Gateways of other services select locations by such codes; this
- * service's locations are words.
- */
+/** Gateways of other services select locations by country or state codes; this service's locations are words. */
 export function looksLikeCode(keyword: string): boolean {
   return /^[a-z]{1,3}$/i.test(keyword);
 }
@@ -54,34 +48,17 @@ export function looksLikeCode(keyword: string): boolean {
  * contain these names (海南州 in 青海, 河南县 in 青海, 河北区 in 天津). 山西, 山东, 湖北, 湖南, 江西 and 云南 are omitted, because two adjacent
  * place names can form them, as 芜湖 and 南陵 form 湖南.
  */
-const REGIONS = [
-  ...[
-    '北京',
-    '上海',
-    '天津',
-    '重庆',
-    '辽宁',
-    '吉林',
-    '黑龙江',
-    '江苏',
-    '浙江',
-    '安徽',
-    '福建',
-    '广东',
-    '广西',
-  ],
-  ...['四川', '贵州', '西藏', '陕西', '甘肃', '青海', '宁夏', '新疆', '内蒙古', '香港', '澳门', '台湾'],
-];
+const REGIONS =
+  '北京 上海 天津 重庆 辽宁 吉林 黑龙江 江苏 浙江 安徽 福建 广东 广西 四川 贵州 西藏 陕西 甘肃 青海 宁夏 新疆 内蒙古 香港 澳门 台湾'.split(
+    ' ',
+  );
 
 export interface LocationParams {
   readonly adr?: unknown;
   readonly nadr?: unknown;
 }
 
-/**
- * Whether a source with these draw parameters can draw members whose location contains the keyword; undefined if the
- * parameters do not show it.
- */
+/** Undefined if the parameters do not show it. */
 export function couldDrawLocation({ adr, nadr }: LocationParams, keyword: string): boolean | undefined {
   const wanted = keyword.toLowerCase();
   if (keywordsOf(nadr).some((excluded) => wanted.includes(excluded))) return false;

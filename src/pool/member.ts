@@ -1,6 +1,6 @@
 /**
- * `Member`: a proxy in the pool, with an end of life, counters and a phase. `PoolSource`: the members of one source, and the data
- * that they share. `Candidate`: a member in one tier of a candidate list. `Members` decides when a member moves.
+ * `Member`: a proxy in the pool. `PoolSource`: the members of one source, and what they share. `Candidate`: a member in one tier of a
+ * candidate list. `Members` decides when a member moves.
  */
 import type { FaultCode } from '../core/faults.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
@@ -14,10 +14,7 @@ import { RequestRate } from './request-rate.ts';
 import { type Rotation, RotationEntry } from './rotations.ts';
 import type { Pair, Site } from './sites.ts';
 
-/**
- * The reasons `failed`, `used-up` and `evicted` bar the proxy: no draw can bring it back before the end of its life (see
- * `DepartedMembers`).
- */
+/** `failed`, `used-up` and `evicted` bar the proxy until the end of its life (see `DepartedMembers`). */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
 
 export interface Departure {
@@ -29,18 +26,13 @@ export interface Departure {
 export type MemberPhase =
   | { readonly name: 'joining' }
   | { readonly name: 'ready' }
-  /**
-   * Until `untilAt`, the pool picks the member only if no other member fits. After that, one attempt decides whether
-   * the member is ready again.
-   */
+  /** Until `untilAt`, picked only if no other member fits. After that, one attempt decides whether the member is ready again. */
   | {
       readonly name: 'quarantined';
       readonly sinceAt: number;
       readonly untilAt: number;
       readonly fault: FaultCode;
-      /**
-       * Whether a draw replaces the member. False if only one client failed through it, because one client must not cause draws.
-       */
+      /** False if only one client failed through the member: one client must not cause draws. */
       readonly replaced: boolean;
     }
   | { readonly name: 'draining'; readonly departure: Departure }
@@ -58,14 +50,12 @@ export const MEMBER_MOVES = {
   left: [],
 } as const satisfies Record<MemberPhaseName, readonly MemberPhaseName[]>;
 
-/** Time constant of the moving average of latency. */
 const LATENCY_MEMORY_MS = 10_000;
 /** Even if the reading immediately follows another one. */
 const MIN_READING_WEIGHT = 0.2;
 
 /**
- * How the pool prefers a member. `fresh`: the member has enough life left. `expiring`: the pool picks the member only if no fresh
- * member of the tier fits. `quarantined`: the pool picks the member only if no other member of any tier fits.
+ * `fresh`: enough life left. `expiring`: only if no fresh member of the tier fits. `quarantined`: only if none of any tier fits.
  */
 export type Bucket = 'fresh' | 'expiring' | 'quarantined';
 
@@ -109,8 +99,8 @@ export interface MemberMoment extends HeapNode {
 }
 
 /**
- * Whether an end of life that noria learns replaces the known one: an end that the service reported replaces an assumed
- * one, and of two of the same kind the later one applies. So the order in which replicas learn ends does not matter.
+ * An end of life that the service reported replaces an assumed one, and of two of the same kind the later one applies: so the order in
+ * which replicas learn ends does not matter.
  */
 export function replacesEnd(
   known: Pick<Member, 'endsAt' | 'endIsAssumed'>,
@@ -226,10 +216,7 @@ export class Member {
     this.#latencyAt = now;
   }
 
-  /**
-   * Latency in ms, for comparisons with other members. The older the last reading of this member is, the closer the
-   * result is to the average of its source.
-   */
+  /** The older the last reading is, the closer to the average of the source. */
   expectedLatencyMs(now: number): number {
     const { typicalLatencyMs } = this.source;
     if (this.latencyMs === undefined) return typicalLatencyMs;

@@ -52,7 +52,6 @@ export class Members {
   readonly departed = new DepartedMembers();
   readonly index: CandidateIndex;
   readonly sites: Sites;
-  /** The exits of members that left, by member id: clients may report bans later. */
   readonly #departedExits = new BoundedMap<
     string,
     { readonly exit: string; readonly source: string; readonly at: number }
@@ -133,10 +132,7 @@ export class Members {
     return departed === undefined || departed.at < now - REPORTED_LATE_MS ? undefined : departed;
   }
 
-  /**
-   * Applies the changes that are due at `now`. Called before every pick, because timers may be late. The call is cheap if nothing
-   * is due.
-   */
+  /** Called before every pick, because timers may be late. Cheap if nothing is due. */
   update(now: number): void {
     for (let due = this.index.due(now); due !== undefined; due = this.index.due(now)) {
       if (due.usableUntil.key <= now) this.remove(due, { reason: 'expired' }, now);
@@ -167,7 +163,7 @@ export class Members {
     else if (member.openLeases === 0) this.#delete(member, member.finishDraining());
   }
 
-  /** Drains the member, and removes it if it has no open lease. No-op for a draining member. */
+  /** With open leases, the member drains. No-op for a draining member. */
   remove(member: Member, departure: Departure, now: number): void {
     if (member.phase.name === 'draining') return;
     const { source } = member;
@@ -460,10 +456,8 @@ export class Members {
 }
 
 /**
- * Remembers members that left, because the service may draw the same address again. Until the announced end of a
- * member's life, its address belongs to the same machine. So a member that failed, was used up or was evicted is
- * barred: it must not join again before this end. A member that left for another reason may join again, and keeps its
- * health.
+ * The service may draw the same address again, and until the announced end of a member's life it is the same machine. So a member that
+ * failed, was used up or was evicted is barred until then; another one may join again, and keeps its health.
  */
 export class DepartedMembers {
   readonly #byKey = new BoundedMap<string, DepartedMember>(MAX_DEPARTED);

@@ -1,4 +1,4 @@
-/** The options of a pool: options that a reload may change, and fixed options. Durations are in ms. */
+/** The options of a pool. Durations are in ms. */
 import type { Clock } from '../core/clock.ts';
 import { DAY_MS, MINUTE_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
@@ -20,19 +20,14 @@ export type Strategy = (typeof STRATEGIES)[number];
 
 export interface PoolSourceOptions {
   readonly name: string;
-  /**
-   * The priority of the source: 1 is the highest. A source serves clients only if no source of a higher priority can serve them.
-   */
+  /** 1 is the highest. A source serves clients only if none of a higher priority can. */
   readonly priority: number;
   readonly size: number;
   readonly unknownLifetimeMs: number;
   readonly protocol?: MemberProtocol | undefined;
   readonly maxLifetimeMs?: number | undefined;
   readonly locationParams?: LocationParams;
-  /**
-   * True if the source reports locations in several languages. Even if all its locations so far are Chinese, the next
-   * one may be in Latin letters.
-   */
+  /** The source reports locations in several languages: the next one may be in Latin letters. */
   readonly mixedLocations?: boolean;
 }
 
@@ -55,7 +50,6 @@ export interface SiteRule {
   readonly spacing: number | 'auto';
   /** Maximum number of tunnels through one exit to the site at once. 0: no limit. */
   readonly tunnelsPerMember: number;
-  /** Requests per second of all exits together. */
   readonly rate: number | 'off';
   readonly ban: {
     readonly forMs: number;
@@ -67,7 +61,6 @@ export interface SiteRule {
   readonly source?: string | undefined;
 }
 
-/** The rule of every site without a rule of its own. */
 export const DEFAULT_SITE_RULE: SiteRule = {
   match: [],
   spacing: 'auto',
@@ -80,32 +73,23 @@ export const DEFAULT_SITE_RULE: SiteRule = {
 export interface HealthOptions {
   /** Number of consecutive faults after which a member is evicted; at least 1. */
   readonly maxFailures: number;
-  /**
-   * Duration of the first quarantine. Each consecutive quarantine is twice as long as the one before, up to the
-   * member's remaining life.
-   */
+  /** Of the first quarantine; each consecutive one is twice as long, up to the member's remaining life. */
   readonly quarantineMs: number;
 }
 
-/**
- * A part of a limit. The limit is divided into `count` parts of about equal size. `index` is the number of this part,
- * from 0.
- */
+/** One of `count` about equal parts of a limit; `index` is from 0. */
 export interface LimitPart {
   readonly count: number;
   readonly index: number;
 }
 
-/**
- * This process's share of the limits that apply to several processes together. `count` is the number of processes
- * that serve clients from one pool, and `index` is the number of this process, from 0.
- */
+/** This process's share of the limits that all `count` processes with one pool keep together. */
 export interface ProcessPart extends LimitPart {
   /** In a fleet: this machine's part of the limits. The processes of the machine divide this part. */
   readonly machine?: LimitPart | undefined;
   /**
-   * How far the monotonic clock of this process is ahead of a clock that all processes share. Undefined if there is no shared
-   * clock; limits on uses may then be slightly exceeded.
+   * How far its monotonic clock is ahead of one that all processes share. Undefined without a shared clock: limits on uses may then be
+   * slightly exceeded.
    */
   readonly clockAheadMs: number | undefined;
   readonly changedAt: number;
@@ -124,10 +108,7 @@ export interface PoolSettings {
 
 interface PoolLimits {
   readonly waiting: number;
-  /**
-   * Maximum number of sessions of all clients together. At the limit, a new session replaces a session of the client with the
-   * most sessions.
-   */
+  /** Of all clients. At the limit, a new session replaces one of the client with the most sessions. */
   readonly sessions: number;
 }
 
@@ -137,18 +118,12 @@ export interface PoolOptions extends PoolSettings {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
-  /**
-   * Called only for requests that cannot be served at once. If the result contains no forecast for a source, this
-   * source may draw at any time.
-   */
+  /** Called only for requests that cannot be served at once. A source without a forecast may draw at any time. */
   readonly forecasts: () => readonly SourceForecast[];
   readonly limits?: Partial<PoolLimits>;
 }
 
-/**
- * Divides a limit into `count` parts and returns the part with the number `index`. Every part is at least 1, so that
- * every process can serve clients.
- */
+/** At least 1, so that every process can serve clients. */
 export function partOf(limit: number, { count, index }: LimitPart): number {
   return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }

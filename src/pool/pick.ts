@@ -1,10 +1,9 @@
 /**
- * A pick: chooses the member for a request. One mutable object serves all picks of a pool, to save allocations; after a pick, it
- * contains what the pick found out.
+ * Chooses the member for a request. One mutable object serves all picks of a pool, to save allocations; after a pick, it contains what the
+ * pick found out.
  *
- * A session leaves its member when the member is not usable for its request (see `whyUnusable`), or expires soon while a member with
- * more life left is free. If the session's member is only full, the session keeps it, and the request waits. A session
- * that leaves its member preferably gets a member without sessions.
+ * A session leaves its member when that is not usable for its request (see `whyUnusable`), or expires soon while a member with more life left
+ * is free. If it is only full, the request waits. A session that leaves its member preferably gets one without sessions.
  */
 import type { CandidateCheck, Candidates } from './candidates.ts';
 import { PASSING_REASONS, whyUnusable } from './filter.ts';
@@ -17,22 +16,20 @@ import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 import { freeAt, pairAt, type Site } from './sites.ts';
 
-/** The member ids before and after a session was moved at a client's or the operator's request. */
 export interface SessionRotation {
   readonly from: string | undefined;
   /** The id of the new member. Undefined if no other member was free: the session then gets a member at its next use. */
   readonly to: string | undefined;
 }
 
-/** A request to assign a member to a session whose client has not connected yet. The assignment grants no lease. */
+/** For a session whose client has not connected yet. Grants no lease. */
 export interface AssignmentRequest {
   readonly session: string;
   readonly routing: RoutingOptions;
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * Which members may be assigned. `keep`: only the session's own member. `fill`: also another member, if the session's
-   * own member no longer works, expires soon or is in `taken`. `move`: like `fill`, and also another member if the
-   * session has no open lease and its own member cannot serve it now.
+   * `keep`: only the session's own member. `fill`: also another, if its own no longer works, expires soon or is in `taken`. `move`: also if
+   * the session has no open lease and its own member cannot serve it now.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
@@ -59,8 +56,7 @@ export class MemberPick implements CandidateCheck {
   #exitsInUse: Set<string> | undefined;
 
   /**
-   * Result: the earliest moment at which a rejected member may be used: its ban or its spacing at the site ends, or a time slot of
-   * this process starts. Infinity if the pick rejected no member for such a reason.
+   * Result: when the first rejected member may be used, as its ban, its spacing or the slot of another process ends. Infinity: none.
    */
   retryAt = Number.POSITIVE_INFINITY;
   /** Result: true if the pick rejected a member that other requests with the same filter may still get. */
@@ -109,10 +105,7 @@ export class MemberPick implements CandidateCheck {
     this.#unfitUntil(at);
   }
 
-  /**
-   * Moves a session to another member that passes the filter of its last request. If no such member is free, the session has no
-   * member until its next use.
-   */
+  /** If no other member that passes the filter of its last request is free, the session has none until its next use. */
   rotate(session: Session, now: number): SessionRotation {
     const from = session.member;
     this.#begin(from === undefined ? [] : [from], now);
@@ -128,10 +121,7 @@ export class MemberPick implements CandidateCheck {
     return { from, to: next.id };
   }
 
-  /**
-   * Gives a session a member that can serve it now. `mode` decides when the session may move. A session whose own
-   * member can serve it moves only to a member that does not expire soon.
-   */
+  /** `mode` decides when the session may move; from a member that can serve it only to one that does not expire soon. */
   assign(request: AssignmentRequest, candidates: Candidates, now: number): Member | undefined {
     const { session: name, routing, taken, mode } = request;
     this.#begin([], now);
@@ -304,10 +294,7 @@ export class MemberPick implements CandidateCheck {
     return slotAt <= this.now || this.#unfitUntil(slotAt) !== UNFIT;
   }
 
-  /**
-   * Returns the member to which the session moves. That is the member through which a hedge last won, if this member can still
-   * serve. If not, it is the next candidate.
-   */
+  /** The member through which a hedge last won, if it can still serve; else the next candidate. */
   #nextFor(session: Session, candidates: Candidates): Member | undefined {
     const fallback = this.#members.find(session.fallback);
     const serves =

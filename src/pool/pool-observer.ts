@@ -12,17 +12,14 @@ export interface PoolObserver {
   memberLeft(member: Member, departure: Departure): void;
   siteBanned(ban: SiteBan): void;
   /**
-   * The member's leases, uses, latency or assumed end of life changed. Called for every request, so it must be cheap.
-   * @param uses - number of client leases for which the member has just accepted an attempt.
+   * Leases, uses, latency or an assumed end of life changed. Called for every request, so it must be cheap.
+   * @param uses - client leases for which the member has just accepted an attempt.
    */
   memberUsed(member: Member, uses: number): void;
   memberAnswered(member: Member, client: string): void;
   sessionBound(session: Session, reason: string): void;
   sessionMoved(session: Session, reason: string, from: string | undefined): void;
-  /**
-   * The session's leases changed, or the session is still in use. Called for every request, so it must be cheap.
-   * @param uses - number of new leases.
-   */
+  /** Leases changed, or the session is still in use. Called for every request, so it must be cheap. @param uses - new leases. */
   sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
   /** The demand of replicas in another group changed. A pool can belong to two groups; see fleet/pool-sharing.ts. */

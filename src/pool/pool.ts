@@ -1,17 +1,15 @@
 /**
- * The pool: the members that clients may use. It grants leases on members to the data plane (`LeaseProvider`) and adds
- * the members that refill draws. A request for a lease gets a lease at once, waits for one, or is refused. For refill, the pool
- * counts the usable members and measures the demand of the clients.
+ * The members that clients may use: the pool grants leases on them to the data plane, adds those that refill draws, and tells refill how many
+ * are usable and how many the clients need. A request gets a lease at once, waits for one, or is refused.
  *
- * It owns its parts and their timers: members, sessions, open leases and waiting clients. Each method that frees a
- * member serves the waiting clients before it returns.
+ * It owns its parts and their timers. Each method that frees a member serves the waiting clients before it returns.
  */
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { roughDuration } from '../core/words.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
-import { type ClientName, Clients } from './clients.ts';
+import { Clients, type Verdict } from './clients.ts';
 import { demandHere, demandOf, quarantinedAt, SOON_SHARE, searchedSources, servedAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
 import {
@@ -35,7 +33,7 @@ import type {
   UpcomingQuery,
 } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
-import type { Member, MemberPhase, PoolSource } from './member.ts';
+import type { Member, PoolSource } from './member.ts';
 import { Members, memberKey } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { type AssignmentRequest, MemberPick, type SessionRotation } from './pick.ts';
@@ -57,16 +55,8 @@ import {
 } from './views.ts';
 import { type WaitingClient, WaitingQueue } from './waiting-queue.ts';
 
-const SHUTTING_DOWN: LeaseRefusal = {
-  code: 'shutting-down',
-  reason: 'noria is shutting down.',
-  sources: [],
-};
-const CLIENT_LEFT: LeaseRefusal = {
-  code: 'client-gone',
-  reason: 'The client disconnected while it waited for a member.',
-  sources: [],
-};
+const SHUTTING_DOWN = refused('shutting-down', 'noria is shutting down.');
+const CLIENT_LEFT = refused('client-gone', 'The client disconnected while it waited for a member.');
 const NONE_FREE = 'No member that can serve this request is free.';
 
 /** So many open tunnels through one member are worth another member, unless `maxTunnelsPerMember` says how many. */
@@ -74,25 +64,6 @@ const TUNNELS_WORTH_A_MEMBER = 16;
 /** A session is in use this long, in ms, after its last request, and so long it needs a member of its own. */
 const SESSION_IN_USE_MS = 60_000;
 const COUNT_NEEDS_EVERY_MS = 1_000;
-
-interface Verdict {
-  readonly holder: LeaseHolder;
-  readonly host: string;
-  readonly verdict: 'banned' | 'ok';
-  readonly forMs?: number | undefined;
-  readonly user?: string | undefined;
-}
-
-/** What fleet/pool-sharing.ts reads and changes to connect the pool with other replicas. */
-export interface SharingParts {
-  readonly clock: Clock;
-  readonly bus: EventBus;
-  readonly members: Members;
-  readonly sessions: Sessions;
-  readonly pool: Pool;
-  /** Each observer gets every change of a member or session. Empty if no other replica shares the pool. */
-  readonly observers: PoolObserver[];
-}
 
 export class Pool implements LeaseProvider {
   readonly #sessionsInUse = new Map<PoolSource, number>();
@@ -106,12 +77,20 @@ export class Pool implements LeaseProvider {
   readonly #maxWaiting: number;
   readonly #members: Members;
   readonly #sessions: Sessions;
-  readonly #leases: Leases;
+  readonly leases: Leases;
+  readonly sites: Sites;
   readonly #pick: MemberPick;
   readonly #queue: WaitingQueue;
   readonly #sourceMoves: Disposable;
-  /** The parts that fleet/pool-sharing.ts connects with other replicas of this pool. */
-  readonly parts: SharingParts;
+  /** What fleet/pool-sharing.ts connects with other replicas. `observers` is empty if no other replica shares the pool. */
+  readonly parts: {
+    readonly clock: Clock;
+    readonly bus: EventBus;
+    readonly members: Members;
+    readonly sessions: Sessions;
+    readonly pool: Pool;
+    readonly observers: PoolObserver[];
+  };
   #closed = false;
 
   constructor({ clock, random, bus, forecasts, limits, ...settings }: PoolOptions) {
@@ -124,28 +103,16 @@ export class Pool implements LeaseProvider {
     this.#members = new Members({ clock, random, bus, observers }, settings, () =>
       this.serveWaiting(clock.monotonic()),
     );
+    this.sites = this.#members.sites;
     this.#sessions = new Sessions({ clock, bus, observers }, sessions, settings.rotation);
-    this.clients = new Clients(
-      clock,
-      this.#members,
-      this.#sessions,
-      ({ exit, source }, host, { verdict, forMs, user }) => {
-        if (verdict === 'ok') this.unbanExit(host, exit, user);
-        else this.banExit({ host, exit, source, evidence: 'report', forMs, user });
-      },
+    this.clients = new Clients(clock, this.#members, this.#sessions, (use, host, verdict) =>
+      this.#judge(use, host, verdict),
     );
-    this.#leases = new Leases(this.#members, this.#sessions, this.clients);
+    this.leases = new Leases(this.#members, this.#sessions, this.clients);
     this.#pick = new MemberPick(this.#members, this.#sessions);
-    this.#queue = new WaitingQueue(clock, bus, this.#members.sites.waiting, () => this.#onQueueDue());
+    this.#queue = new WaitingQueue(clock, bus, this.sites.waiting, () => this.#onQueueDue());
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
-    this.parts = {
-      clock,
-      bus,
-      members: this.#members,
-      sessions: this.#sessions,
-      pool: this,
-      observers,
-    };
+    this.parts = { clock, bus, members: this.#members, sessions: this.#sessions, pool: this, observers };
     this.#members.configure(settings, clock.monotonic());
   }
 
@@ -154,13 +121,13 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#catchUp(now); // clients that already wait get free members first
     const impossible = this.#whyImpossible(request.routing);
-    if (impossible !== undefined) return badRouting(impossible);
-    const site = this.#members.sites.of(request.targetHost);
+    if (impossible !== undefined) return refused('bad-routing', impossible);
+    const site = this.sites.of(request.targetHost);
     site.lastWantedAt = now;
     const candidates = this.#members.index.find(filterAt(site, request.routing), now);
     const lease = this.#tryLease(request, { candidates, site, sinceAt: now }, now);
     if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);
-    if (this.#pick.ended !== undefined) return sessionEnded(this.#pick.ended);
+    if (this.#pick.ended !== undefined) return refused('session-ended', this.#pick.ended);
     return lease ?? this.#wait(request, candidates, site, now);
   }
 
@@ -189,21 +156,17 @@ export class Pool implements LeaseProvider {
 
   report(report: LeaseReport): void {
     const now = this.#clock.monotonic();
-    if (this.#leases.report(report, now)) this.serveWaiting(now);
+    if (this.leases.report(report, now)) this.serveWaiting(now);
   }
 
-  /** Grants leases for probes; see `Leases.grantForProbes`. The caller reports the outcomes like those of other leases. */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[] {
     if (this.#closed) return [];
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    return this.#leases.grantForProbes(now, limit, staleMs);
+    return this.leases.grantForProbes(now, limit, staleMs);
   }
 
-  /**
-   * Leases the one of the source's members that worked last, if that was during the last `withinMs`, so that the prober can
-   * compare a suspected member with it.
-   */
+  /** The source's member that worked last, with which the prober compares a suspected one. */
   acquireForComparison(sourceName: string, withinMs: number): Lease | undefined {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined || this.#closed) return undefined;
@@ -216,26 +179,24 @@ export class Pool implements LeaseProvider {
       found = member;
       foundAt = lastSuccessAt;
     }
-    return found && this.#leases.grant(found, now);
+    return found && this.leases.grant(found, now);
   }
 
   /**
-   * Number of members that clients can use at `moment` without another draw, minus the clients that wait for a new
-   * member. Includes unproven members and the members of a blocked source. Subtracts no more clients than `size`, the
-   * number of usable members that the source should have.
+   * Members that clients can use at `moment` without another draw, minus the waiting clients, at most `size` of them. Includes unproven members
+   * and those of a blocked source.
    */
   usableAt(sourceName: string, moment: number): number {
-    return this.#countAt(sourceName, moment, () => true);
+    return this.#countAt(sourceName, moment, false);
   }
 
   /** Like `usableAt`, but also counts each quarantined member that no draw will replace. */
   countedAt(sourceName: string, moment: number): number {
-    return this.#countAt(sourceName, moment, ({ replaced }) => replaced);
+    return this.#countAt(sourceName, moment, true);
   }
 
   /**
-   * Number of members that have not expired at `moment`, including quarantined members. While clients are stranded, members that
-   * cannot serve them take no room: then at most `size` minus these clients.
+   * With quarantined members. While clients are stranded, members that cannot serve them take no room: at most `size` minus these clients.
    */
   heldAt(sourceName: string, moment: number): number {
     const source = this.#members.sources.get(sourceName);
@@ -244,22 +205,18 @@ export class Pool implements LeaseProvider {
     return withoutStranded(source, held, this.demandFor(source));
   }
 
-  #countAt(
-    sourceName: string,
-    moment: number,
-    isQuarantineCounted: (phase: Extract<MemberPhase, { name: 'quarantined' }>) => boolean,
-  ): number {
+  #countAt(sourceName: string, moment: number, onlyReplaced: boolean): number {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined) return 0;
     const { expiries, options } = source;
     const held = expiries.size - expiries.countUpTo(moment);
     const demand = this.demandFor(source);
     const waiting = Math.min(demand.waiting, options.size);
-    const free = held - quarantinedAt(source, moment, isQuarantineCounted) - waiting;
+    const free = held - quarantinedAt(source, moment, onlyReplaced) - waiting;
     return Math.max(0, withoutStranded(source, free, demand));
   }
 
-  /** The first monotonic moment after `moment` at which a member of the source stops being usable; undefined if no member does. */
+  /** Undefined if no member of the source stops being usable. */
   nextLossAt(sourceName: string, moment: number): number | undefined {
     const at = this.#members.sources.get(sourceName)?.expiries.nextAfter(moment);
     return at === Number.POSITIVE_INFINITY ? undefined : at;
@@ -289,7 +246,6 @@ export class Pool implements LeaseProvider {
     return Math.max(forTunnels, this.#sessionsInUse.get(source) ?? 0, Math.ceil(forSites));
   }
 
-  /** The share of the clients' requests that the source serves. */
   #shareOf({ requests }: PoolSource, now: number): number {
     if (this.#exitsNeeded === 0 || this.#members.sources.size === 1) return 1;
     let sum = 0;
@@ -299,7 +255,7 @@ export class Pool implements LeaseProvider {
 
   #countNeeds(now: number): void {
     this.#needsCountedAt = now;
-    this.#exitsNeeded = this.#members.sites.exitsNeeded(now);
+    this.#exitsNeeded = this.sites.exitsNeeded(now);
     this.#sessionsInUse.clear();
     for (const { member, usedAt } of this.#sessions.all()) {
       const source = now - usedAt < SESSION_IN_USE_MS ? this.#members.find(member)?.source : undefined;
@@ -337,7 +293,7 @@ export class Pool implements LeaseProvider {
 
   members(): readonly MemberView[] {
     const now = this.#clock.monotonic();
-    const bans = this.#members.sites.byExit();
+    const bans = this.sites.byExit();
     return [...this.#members.all()]
       .map((member) => memberView(member, now, bans.get(member.exit)))
       .filter((view) => view !== undefined);
@@ -371,10 +327,7 @@ export class Pool implements LeaseProvider {
     );
   }
 
-  /**
-   * Removes a member at the request of the operator. Its open tunnels continue. @returns false when there is no such
-   * member.
-   */
+  /** Its open tunnels continue. @returns false when there is no such member. */
   evict(id: string): boolean {
     const member = this.#members.find(id);
     if (member === undefined) return false;
@@ -391,47 +344,60 @@ export class Pool implements LeaseProvider {
       const impossible = this.#whyImpossible(routing);
       if (impossible === undefined)
         this.#queue.changeLine(client, this.#members.index.find(filterAt(client.site, routing), now));
-      else this.#queue.answer(client, badRouting(impossible), now);
+      else this.#queue.answer(client, refused('bad-routing', impossible), now);
     }
     this.serveWaiting(now);
     this.refuseHopeless();
   }
 
   /**
-   * Applies a verdict of a client or the operator: that a target host (in canonical form) bans an exit, or no longer does. The
-   * verdict names a member, also up to ten minutes after it left, or a session.
-   * @param forMs - the length of the ban, if the client names one.
-   * @param user - the user for whom alone a ban counts until a second user agrees; absent: it counts for everybody.
+   * A verdict of a client or the operator about a member, also up to ten minutes after it left, or about that of a session.
+   * @param host - canonical.
+   * @param user - for whom alone a ban counts until a second user agrees; absent: for everybody.
    * @returns false when there is no such member or session.
    */
-  ban({ holder, host, verdict, forMs, user }: Verdict): boolean {
+  ban({
+    holder,
+    host,
+    verdict,
+    forMs,
+    user,
+  }: {
+    readonly holder: LeaseHolder;
+    readonly host: string;
+    readonly verdict: 'banned' | 'ok';
+    readonly forMs?: number | undefined;
+    readonly user?: string | undefined;
+  }): boolean {
     const session = 'session' in holder ? this.#sessions.find(holder.session) : undefined;
     const id = 'member' in holder ? holder.member : session?.member;
     const found = id === undefined ? undefined : this.#members.exitOf(id, this.#clock.monotonic());
     if (found === undefined) return session !== undefined; // the session has no member, so there is no exit to ban
-    const { exit, source } = found;
-    if (verdict === 'ok') this.unbanExit(host, exit, user);
-    else this.banExit({ host, exit, source, evidence: 'report', forMs, user });
+    this.#judge(found, host, { verdict, forMs, user });
     return true;
   }
 
-  /** Bans an exit for the host's site; see `Sites.ban`. */
+  #judge(
+    { exit, source }: { readonly exit: string; readonly source: string },
+    host: string,
+    { verdict, forMs, user }: Omit<Verdict, 'host'>,
+  ): void {
+    if (verdict === 'ok') this.unbanExit(host, exit, user);
+    else this.banExit({ host, exit, source, evidence: 'report', forMs, user });
+  }
+
   banExit(banned: Parameters<Sites['ban']>[0]): void {
     const lifeMs = this.#members.sources.get(banned.source ?? '')?.longestLifeMs;
-    if (!this.#members.sites.ban({ ...banned, lifeMs })) return;
+    if (!this.sites.ban({ ...banned, lifeMs })) return;
     // a ban may leave waiting clients without an exit: they need a draw, or have no chance
     this.refuseHopeless();
-    this.#announceStranded(this.#members.sites.of(banned.host));
+    this.#announceStranded(this.sites.of(banned.host));
   }
 
   unbanExit(host: string, exit: string, user?: string): void {
-    if (!this.#members.sites.lift(host, exit, user)) return;
+    if (!this.sites.lift(host, exit, user)) return;
     this.#members.index.membersFreed = true;
     this.serveWaiting(this.#clock.monotonic());
-  }
-
-  get sites(): Sites {
-    return this.#members.sites;
   }
 
   rotateSession(name: string): SessionRotation | undefined {
@@ -442,10 +408,7 @@ export class Pool implements LeaseProvider {
     return this.#pick.rotate(session, now);
   }
 
-  /**
-   * Gives a session a member that can serve it now, but grants no lease; undefined if there is no such member. Counts as
-   * demand for the member's source.
-   */
+  /** Grants no lease; undefined if no member can serve the session now. Counts as demand for the member's source. */
   assignMember(request: AssignmentRequest): AssignedMember | undefined {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
@@ -472,12 +435,14 @@ export class Pool implements LeaseProvider {
 
   refusalFor(routing: RoutingOptions): LeaseRefusal {
     const impossible = this.#whyImpossible(routing);
-    return impossible === undefined ? this.#poolEmpty(NONE_FREE, routing) : badRouting(impossible);
+    return impossible === undefined
+      ? this.#poolEmpty(NONE_FREE, routing)
+      : refused('bad-routing', impossible);
   }
 
   /**
-   * Applies a client's report that the member of a session is bad: it counts as a fault of the member, and the session moves. If
-   * the member is quarantined, its fault is known already and does not count again. @returns false when there is no such session.
+   * A fault of the member, and the session moves. The fault of a quarantined member is known and does not count again. @returns false when
+   * there is no such session.
    */
   rejectMemberOf(name: string): boolean {
     const now = this.#clock.monotonic();
@@ -496,15 +461,6 @@ export class Pool implements LeaseProvider {
     return this.#sessions.forget(name);
   }
 
-  leasesOf(holder: LeaseHolder): readonly number[] {
-    return this.#leases.of(holder);
-  }
-
-  /** The open leases of the client's session or tag, or else of its requests without a session, to the host's site. */
-  leasesTo(name: ClientName, host: string): readonly number[] {
-    return this.#leases.to(name, host);
-  }
-
   limitTunnels(sourceName: string, factor: number): void {
     this.#restrict(sourceName, ({ leaseLimit, openLeases }) => {
       const current = leaseLimit === Number.POSITIVE_INFINITY ? openLeases : leaseLimit;
@@ -516,10 +472,7 @@ export class Pool implements LeaseProvider {
     this.#restrict(sourceName, () => ({ leaseLimit: Number.POSITIVE_INFINITY }));
   }
 
-  /**
-   * Stops picking members of a source; clients see the reason. If the reason is undefined, the pool picks these members
-   * again.
-   */
+  /** Clients see the reason; undefined: the pool picks members of the source again. */
   blockSource(sourceName: string, reason: string | undefined): void {
     this.#restrict(sourceName, () => ({ blockedReason: reason }));
     this.refuseHopeless();
@@ -535,11 +488,7 @@ export class Pool implements LeaseProvider {
     return takeSnapshot(this.#clock, this.#members);
   }
 
-  /**
-   * Restores what has not expired since the snapshot. Call it on a pool that has just been opened.
-   *
-   * @param passedMs - time since the snapshot.
-   */
+  /** Call it on a pool that has just been opened. @param passedMs - time since the snapshot. */
   restore(snapshot: PoolSnapshot, passedMs: number): void {
     const now = this.#clock.monotonic();
     restoreSnapshot(this.#members, snapshot, passedMs, now);
@@ -573,7 +522,7 @@ export class Pool implements LeaseProvider {
     }
   }
 
-  /** Refuses all waiting and new requests and stops every timer. Keeps the members, so that a last snapshot is possible. */
+  /** Keeps the members, so that a last snapshot is possible. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -630,7 +579,8 @@ export class Pool implements LeaseProvider {
   /** @returns whether another client with the same filter may be served now. */
   #serve(client: WaitingClient, now: number): boolean {
     const lease = this.#tryLease(client.request, client, now);
-    if (this.#pick.ended !== undefined) this.#queue.answer(client, sessionEnded(this.#pick.ended), now);
+    if (this.#pick.ended !== undefined)
+      this.#queue.answer(client, refused('session-ended', this.#pick.ended), now);
     else if (lease !== undefined) this.#queue.answer(client, lease, now);
     else this.#queue.retryAt(this.#pick.retryAt);
     return lease !== undefined || this.#pick.ended !== undefined || this.#pick.rejectedForRequest;
@@ -660,7 +610,7 @@ export class Pool implements LeaseProvider {
       site.nextRequestAt = Math.max(site.nextRequestAt, now - intervalMs) + intervalMs;
     }
     if (session !== undefined) this.#recordSessionDemand(member.source, now);
-    return this.#leases.grant(member, now, { request, session, site, waitedMs: now - sinceAt });
+    return this.leases.grant(member, now, { request, session, site, waitedMs: now - sinceAt });
   }
 
   #wait(
@@ -688,13 +638,13 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Whether a newly drawn member could serve the request, before which `ahead` other clients wait for its site. False if the request
-   * waits for the member of its session or for an exit that its site lets noria use soon, or if no source draws members that fit it.
+   * Whether a new member could serve the request, with `ahead` other clients before it. Not if it waits for the member of its session or for
+   * an exit that its site lets noria use soon, or if no source draws members that fit it.
    */
   #needsDraw(request: LeaseRequest, candidates: Candidates, ahead: number, now: number): boolean {
     const { routing, avoid, targetHost, waitMs } = request;
     const { tiers, filter } = candidates;
-    const { sites } = this.#members;
+    const { sites } = this;
     const site = sites.of(targetHost);
     const session = routing.session === undefined ? undefined : this.#sessions.find(routing.session);
     const own = this.#members.find(session?.member);
@@ -739,10 +689,7 @@ export class Pool implements LeaseProvider {
     if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
   }
 
-  /**
-   * Records the demand of a session in its source. If the session keeps its member, its request searches no tier, so
-   * no tier records the demand.
-   */
+  /** If the session keeps its member, its request searches no tier, so no tier records the demand. */
   #recordSessionDemand(source: PoolSource, now: number): void {
     const wasQuiet = now - source.lastWantedAt > QUIET_MS;
     source.lastWantedAt = now;
@@ -754,10 +701,7 @@ export class Pool implements LeaseProvider {
     return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
   }
 
-  /**
-   * The refusal of a client that gets no member: lists the sources that could serve the client, what each of these sources does
-   * next, and when a retry may succeed.
-   */
+  /** Lists the sources that could serve the client, what each does next, and when a retry may succeed. */
   #poolEmpty(reason: string, routing: RoutingOptions): LeaseRefusal {
     const sources: LeaseRefusal['sources'][number][] = [];
     let retryAfterMs = Number.POSITIVE_INFINITY;
@@ -776,13 +720,12 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Returns a function that refuses a request if no member can become free within the waiting time of the request. The
-   * function uses the forecasts of the sources at monotonic `now`.
+   * Returns a function that refuses a request for which no member can become free in its waiting time. It uses the forecasts of this moment.
    */
   #hopelessness(
     now: number,
   ): (request: LeaseRequest, waitMs: number, candidates: Candidates) => LeaseRefusal | undefined {
-    const { sites } = this.#members;
+    const { sites } = this;
     const forecasts = new Map(this.#forecasts().map((forecast) => [forecast.name, forecast]));
     return (request, waitMs, candidates) => {
       const { routing } = request;
@@ -808,7 +751,6 @@ function withoutStranded({ options }: PoolSource, count: number, { stranded = 0 
   return stranded === 0 ? count : Math.min(count, options.size - Math.min(stranded, options.size));
 }
 
-/** Whether the source has a member that fits the request and may become free. */
 function hasMemberFor(
   { routing, avoid, targetHost }: LeaseRequest,
   source: PoolSource,
@@ -856,28 +798,20 @@ function siteBanned(site: Site, at: number, now: number): LeaseRefusal {
     count === 0
       ? 'Each exit was used for this site a short time ago'
       : `noria knows of ${count} exits that this site has banned, since ${roughDuration(now - sinceAt)}; in ${first} the first ban ends`;
-  return {
-    code: 'site-banned',
-    reason: `${bans}. noria has drawn as many IPs for this site in the last hour as drawsForBans allows (${site.rule.drawsForBans} for each source).`,
-    sources: [],
-    ...(retryAfterMs !== undefined && { retryAfterMs }),
-  };
+  const reason = `${bans}. noria has drawn as many IPs for this site in the last hour as drawsForBans allows (${site.rule.drawsForBans} for each source).`;
+  return refused('site-banned', reason, retryAfterMs);
 }
 
 function limitRefusal({ rule, nextRequestAt }: Site, now: number): LeaseRefusal {
   const reason = `This site gets at most ${rule.rate} requests per second (rate in targets), and other clients wait.`;
-  return { code: 'limit', reason, sources: [], retryAfterMs: Math.max(0, nextRequestAt - now) };
+  return refused('limit', reason, Math.max(0, nextRequestAt - now));
 }
 
-function badRouting(reason: string): LeaseRefusal {
-  return { code: 'bad-routing', reason, sources: [] };
+function refused(code: LeaseRefusal['code'], reason: string, retryAfterMs?: number): LeaseRefusal {
+  return { code, reason, sources: [], ...(retryAfterMs !== undefined && { retryAfterMs }) };
 }
 
 function hasBans({ pairs }: Site, now: number): boolean {
   for (const { untilAt } of pairs.values()) if (untilAt > now) return true;
   return false;
-}
-
-function sessionEnded(reason: string): LeaseRefusal {
-  return { code: 'session-ended', reason, sources: [] };
 }

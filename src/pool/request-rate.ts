@@ -1,4 +1,4 @@
-/** Measures how often clients send requests. */
+/** How often clients send requests, in steps of five seconds. `add` runs for every request, so it must be fast. */
 const RATE_STEP_MS = 5_000;
 const RATE_STEPS = 60;
 const MIN_RATE_MS = 60_000;
@@ -7,7 +7,6 @@ const MIN_START_MS = 30_000;
 /** A rate counts at least this number of requests, if five minutes have as many: so that it does not follow chance. */
 const MIN_COUNTED = 20;
 
-/** Counts requests in steps of five seconds. `add` runs for every request, so it must be fast. */
 export class RequestRate {
   readonly #counts = new Uint32Array(RATE_STEPS);
   #step = 0;
@@ -19,8 +18,8 @@ export class RequestRate {
   }
 
   /**
-   * The requests per second in the last minute. If there were few, the rate of the gaps between those of up to five
-   * minutes: so one request is no rate, and the second one in a minute is. After a quiet time, the rate since the first request.
+   * Of the last minute. If there were few, the rate of the gaps between those of up to five minutes: one request is no rate, and the second in
+   * a minute is. After a quiet time, the rate since the first request.
    */
   perSecond(now: number): number {
     this.#advance(now);

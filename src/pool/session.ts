@@ -4,7 +4,6 @@ import { clientNetwork } from '../core/networks.ts';
 import { ANY_MEMBER, type MemberFilter } from './filter.ts';
 import type { SessionOwner } from './lease.ts';
 
-/** The maximum age of the journal record of a session in use, as a share of the session's TTL. */
 export const REFRESH_SHARE = 1 / 4;
 
 /** `key` is the monotonic moment at which the timer checks the session next. */
@@ -13,10 +12,7 @@ export class Session implements HeapNode {
   readonly owner: SessionOwner;
   ttlMs: number;
   member: string | undefined;
-  /**
-   * Id of the member through which a hedge last won for this session. If the session's own member fails, the session
-   * moves to this member.
-   */
+  /** The member through which a hedge last won. If the session's own member fails, the session moves to it. */
   fallback: string | undefined;
   /** Whether a pick gave the session its member, and the member has accepted no attempt since: so no target has seen its exit. */
   memberIsNew = false;
@@ -24,23 +20,17 @@ export class Session implements HeapNode {
   memberFailed = false;
   filter: MemberFilter = ANY_MEMBER;
   usedAt: number;
-  /**
-   * The later of two monotonic moments: the moment at which the session got its member, and the moment at which this member last
-   * accepted an attempt.
-   */
+  /** When the session got its member or, if later, when this member last accepted an attempt. */
   confirmedAt = Number.NEGATIVE_INFINITY;
   uses = 0;
   /** Both follow the options of the session's last request, so they need no place in the journal. */
   isFixed = false;
   isExclusive = false;
   reserved: readonly string[] = [];
-  /**
-   * Number of open leases. Includes the open leases of other replicas if `SharingOptions.countsLeases` is set. A
-   * session with open leases is not idle.
-   */
+  /** With those of other replicas if `SharingOptions.countsLeases` is set. A session with open leases is not idle. */
   openLeases = 0;
   recordedAt = Number.NEGATIVE_INFINITY;
-  readonly use = new SessionUse(this);
+  readonly use: SessionUse = { session: this, key: 0, heapIndex: -1 };
   key: number;
   heapIndex = -1;
 
@@ -56,7 +46,7 @@ export class Session implements HeapNode {
     return this.usedAt + this.ttlMs;
   }
 
-  /** Monotonic moment at which the timer must check the session again: at its end, or earlier to renew its journal record. */
+  /** At its end, or earlier to renew its journal record. */
   nextCheckAt(now: number): number {
     return Math.min(
       this.openLeases > 0 ? Number.POSITIVE_INFINITY : this.endsAt,
@@ -65,34 +55,19 @@ export class Session implements HeapNode {
   }
 }
 
-/**
- * A node of the heap that sorts sessions by last use. `key` may be older than the session's last use:
- * `SessionClients` corrects it before it chooses a session to end.
- */
-class SessionUse implements HeapNode {
+/** `key` may be older than the last use: `SessionClients` corrects it before it chooses a session to end. */
+interface SessionUse extends HeapNode {
   readonly session: Session;
-  key = 0;
-  heapIndex = -1;
+}
 
-  constructor(session: Session) {
-    this.session = session;
-  }
+/** `key` is the negated number of its sessions, so that the client with the most sessions comes first. */
+interface SessionClient extends HeapNode {
+  readonly byNetwork: Map<string, Heap<SessionUse>>;
 }
 
 /**
- * A client as a node of a heap. `key` is the negated number of its sessions, so that the client with the most sessions comes
- * first.
- */
-class SessionClient implements HeapNode {
-  readonly byNetwork = new Map<string, Heap<SessionUse>>();
-  key = 0;
-  heapIndex = -1;
-}
-
-/**
- * Groups sessions by client, to decide which session ends when a limit is reached. A client is a user or, without
- * users, the network of a client address. The sessions of a user are grouped by network as well, so that one machine of
- * a user cannot displace the sessions of another machine. Only the start and the end of a session update the groups.
+ * Decides which session ends at a limit. A client is a user or, without users, the network of its address. The sessions of a user are
+ * grouped by network, so that one of their machines cannot displace the sessions of another. Uses of sessions change no group.
  */
 export class SessionClients {
   readonly #byKey = new Map<string, SessionClient>();
@@ -101,16 +76,10 @@ export class SessionClients {
   add({ owner, use, usedAt }: Session): void {
     const key = clientKey(owner);
     const network = clientNetwork(owner.address);
-    let client = this.#byKey.get(key);
-    if (client === undefined) {
-      client = new SessionClient();
-      this.#byKey.set(key, client);
-    }
-    let uses = client.byNetwork.get(network);
-    if (uses === undefined) {
-      uses = new Heap();
-      client.byNetwork.set(network, uses);
-    }
+    const client = this.#byKey.get(key) ?? { byNetwork: new Map(), key: 0, heapIndex: -1 };
+    const uses = client.byNetwork.get(network) ?? new Heap();
+    this.#byKey.set(key, client);
+    client.byNetwork.set(network, uses);
     uses.update(use, usedAt);
     this.#bySize.update(client, client.key - 1);
   }
@@ -137,10 +106,7 @@ export class SessionClients {
     return leastUsed(this.#byKey.get(clientKey(owner)), now);
   }
 
-  /**
-   * Returns the session to end when all clients together have reached the limit of sessions. It is a session of the
-   * client with the most sessions.
-   */
+  /** At the limit of all clients together. */
   leastUsedOfLargest(now: number): Session | undefined {
     return leastUsed(this.#bySize.first, now);
   }
@@ -150,10 +116,7 @@ function clientKey({ user, address }: SessionOwner): string {
   return user === '' ? `address ${clientNetwork(address)}` : `user ${user}`;
 }
 
-/**
- * A user may connect from several networks. Looks only at the network with the most sessions of the user, and returns
- * its session that has been idle for the longest time or, if none is idle, any of them.
- */
+/** Looks only at the network with the most sessions. If no session is idle, any of them. */
 function leastUsed(client: SessionClient | undefined, now: number): Session | undefined {
   let largest: Heap<SessionUse> | undefined;
   for (const uses of client?.byNetwork.values() ?? []) {

@@ -1,7 +1,6 @@
 /**
- * Sessions: names under which clients keep one member until the session has been idle for its TTL. It owns all sessions
- * and one timer for all of them. A session refers to its member by id, so it does not keep a removed member in memory.
- * A use of a session only stores the moment; the timer sorts the session again when it checks the session.
+ * Names under which clients keep one member until they have been idle for their TTL. One timer serves all sessions. A session refers to
+ * its member by id, so it keeps no removed member in memory. A use only stores the moment; the timer sorts the session again later.
  */
 import { type Clock, EarliestTimer } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
@@ -20,7 +19,7 @@ export class Sessions {
   readonly #bus: EventBus;
   readonly #maxCount: number;
   readonly #byName = new Map<string, Session>();
-  /** Number of sessions on each member, by member id. May include members that have left. */
+  /** By member id; some may have left. */
   readonly countByMember = new Map<string, number>();
   /** The exits, and the members that have them, that only one session may use. */
   readonly reserved = new Map<string, Session>();
@@ -69,7 +68,7 @@ export class Sessions {
     }
   }
 
-  /** Why a session cannot have the TTL of these routing options, as a text for the client; undefined when the TTL is allowed. */
+  /** A text for the client; undefined when the TTL is allowed. */
   whyRefused({ sessionTtlMs = 0 }: RoutingOptions): string | undefined {
     const { maxSessionTtlMs } = this.settings;
     if (sessionTtlMs <= maxSessionTtlMs) return undefined;
@@ -78,37 +77,39 @@ export class Sessions {
   }
 
   use(name: string, routing: RoutingOptions, now: number): Session {
-    const session = this.#use(name, routing, now);
-    session.isFixed = routing.fixed === true;
-    session.isExclusive = routing.exclusive === true;
-    return session;
-  }
-
-  #use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
-    const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
-    const session = this.#byName.get(name);
+    const ttlMs = routing.sessionTtlMs ?? this.settings.sessionTtlMs;
+    let session = this.#byName.get(name);
     if (session !== undefined && session.openLeases <= 0 && session.endsAt <= now) {
       this.#end(session, 'idle'); // the session has already ended, but the timer that ends idle sessions is late
-    } else if (session !== undefined) {
+      session = undefined;
+    }
+    if (session === undefined) {
+      const { sessionOwner = NO_OWNER } = routing;
+      session = this.add(new Session(name, sessionOwner, { ttlMs, usedAt: now }), now);
+    } else {
       session.usedAt = now;
       session.ttlMs = ttlMs;
       this.#journal?.sessionUsed(session, now);
       if (session.endsAt < session.key) this.#byEnd.update(session, session.endsAt);
       this.#timer.armBy(session.key);
-      return session;
     }
-    return this.add(new Session(name, sessionOwner, { ttlMs, usedAt: now }), now);
+    session.isFixed = routing.fixed === true;
+    session.isExclusive = routing.exclusive === true;
+    return session;
   }
 
   add(session: Session, now: number): Session {
-    this.#makeRoomFor(session.owner, now);
+    const { owner } = session;
+    const { maxSessionsPerClient } = this.settings;
+    while (owner !== NO_OWNER && this.#clients.countOf(owner) >= maxSessionsPerClient) {
+      const least = this.#clients.leastUsedOf(owner, now);
+      if (least === undefined) break;
+      this.#end(least, 'too-many');
+    }
     return this.#insert(session, now);
   }
 
-  /**
-   * Adds or updates a session that another replica reported. Does not check the limit per client, because the other
-   * replica has checked it.
-   */
+  /** From another replica, which has checked the limit per client. */
   adopt(
     shared: Pick<Session, 'name' | 'owner' | 'ttlMs' | 'usedAt' | 'uses'> & {
       readonly member?: string | undefined;
@@ -117,15 +118,13 @@ export class Sessions {
     now: number,
   ): void {
     const { name, owner, member, ttlMs, usedAt, uses } = shared;
-    const known = this.#byName.get(name);
-    if (known === undefined && usedAt + ttlMs <= now) return;
-    if (known === undefined) {
-      const session = new Session(name, owner.address === '' ? NO_OWNER : owner, { ttlMs, usedAt });
+    let session = this.#byName.get(name);
+    if (session === undefined) {
+      if (usedAt + ttlMs <= now) return;
+      session = new Session(name, owner.address === '' ? NO_OWNER : owner, { ttlMs, usedAt });
       session.uses = uses;
       this.#insert(session, now);
     }
-    const session = known ?? this.#byName.get(name);
-    if (session === undefined) return;
     this.usedElsewhere(session, { ttlMs, usedAt }, now);
     if (member === undefined) this.unbind(session);
     else if (member !== session.member) this.bind(session, { member, reason }, now);
@@ -133,7 +132,9 @@ export class Sessions {
 
   #insert(session: Session, now: number): Session {
     while (this.#byName.size >= this.#maxCount) {
-      if (!this.#endOne(this.#clients.leastUsedOfLargest(now))) break;
+      const least = this.#clients.leastUsedOfLargest(now);
+      if (least === undefined) break;
+      this.#end(least, 'too-many');
     }
     this.#byName.set(session.name, session);
     this.#clients.add(session);
@@ -209,19 +210,6 @@ export class Sessions {
     this.#timer.armBy(this.#byEnd.firstKey);
   }
 
-  #makeRoomFor(owner: SessionOwner, now: number): void {
-    const { maxSessionsPerClient } = this.settings;
-    while (owner !== NO_OWNER && this.#clients.countOf(owner) >= maxSessionsPerClient) {
-      if (!this.#endOne(this.#clients.leastUsedOf(owner, now))) break;
-    }
-  }
-
-  #endOne(session: Session | undefined): boolean {
-    if (session === undefined) return false;
-    this.#end(session, 'too-many');
-    return true;
-  }
-
   #setMember(session: Session, member: string | undefined): void {
     this.#count(session.member, -1);
     this.#count(member, 1);
@@ -229,7 +217,6 @@ export class Sessions {
     this.#journal?.sessionChanged(session);
   }
 
-  /** Keeps the exit of the session's member for this session alone. */
   reserve(session: Session, { id, exit }: { readonly id: string; readonly exit: string }): void {
     this.#release(session);
     session.reserved = [exit, id]; // a later draw of the same member may bring another exit
@@ -263,9 +250,8 @@ export class Sessions {
 type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
 
 /**
- * Converts sessions to journal records, which survive a restart, and tracks which sessions changed since the last call of
- * `takeChanges`. A use changes the record only if the record is older than a quarter of the TTL, so a busy session causes four
- * writes per TTL.
+ * The sessions as records that survive a restart, and which of them changed since `takeChanges`. A use changes the record only if it is
+ * older than a quarter of the TTL, so a busy session causes four writes per TTL.
  */
 export class SessionJournal {
   readonly #clock: Clock;
@@ -319,13 +305,10 @@ export class SessionJournal {
   }
 }
 
-/**
- * Creates the session that a journal record describes, at monotonic `now`. Returns undefined if the session has ended
- * since the record was written.
- */
-function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
-  const { user, address, member, ttlMs, uses } = stored.record;
-  const idleMs = stored.record.idleMs + stored.ageMs;
+/** Undefined if the session has ended since the record was written. */
+function restoredSession(name: string, { record, ageMs }: StoredSession, now: number): Session | undefined {
+  const { user, address, member, ttlMs, uses } = record;
+  const idleMs = record.idleMs + ageMs;
   if (idleMs >= ttlMs) return undefined;
   const session = new Session(name, { user, address }, { ttlMs, usedAt: now - idleMs });
   session.member = member;

@@ -1,9 +1,6 @@
 /**
- * Sites: what bans exits together. A site is a registrable domain, an IP literal, or what a rule of `targets` names. An exit is the
- * IP address that a target sees. For each pair of exit and site, noria remembers the uses and the ban; docs/sites.md explains the
- * decisions.
- *
- * `Sites` owns one bounded table: if it is full, the sites that were not used for the longest time leave it.
+ * What bans exits together. A site is a registrable domain, an IP literal, or what a rule of `targets` names. An exit is the IP address
+ * that a target sees. `Sites` remembers the uses and the ban of each pair in one bounded table; docs/sites.md explains the decisions.
  */
 import { getDomain } from 'tldts';
 import type { Clock } from '../core/clock.ts';
@@ -30,36 +27,11 @@ export interface SiteBan {
   readonly spacingMs: number;
 }
 
-interface Banned {
-  readonly host: string;
-  readonly exit: string;
-  readonly evidence: BanEvidence;
-  readonly source?: string | undefined;
-  /** How long an exit of the source lives at most; absent: unknown. */
-  readonly lifeMs?: number | undefined;
-  /** A named time (`for`, `Retry-After`), which replaces that of the rule, up to its `max`. */
-  readonly forMs?: number | undefined;
-  readonly user?: string | undefined;
-}
-
-export interface SiteView {
-  readonly name: string;
-  readonly uses: number;
-  readonly bans: number;
-  readonly bannedExits: number;
-  readonly usableExits: number;
-  readonly spacingMs: number;
-  readonly nextSlotAt: string | null;
-  readonly draws: number;
-}
-
 const MAX_SITES = 10_000;
 /** Maximum number of (exit, site) pairs: about 50 MB. */
 const MAX_PAIRS = 300_000;
 const MAX_HOSTS = 20_000;
-/** The share of a full table that leaves it at once, so that the search for the oldest entries is rare. */
 const DROPPED_SHARE = 0.1;
-/** How long the uses of a pair without a ban stay known. No spacing is longer. */
 const USES_KEPT_MS = 10 * MINUTE_MS;
 const MIN_LEARNT_MS = SECOND_MS;
 const MAX_LEARNT_MS = 5 * MINUTE_MS;
@@ -70,21 +42,17 @@ const RAISE = 1.25;
 const FALL_AFTER_MS = 10 * MINUTE_MS;
 const FALL = 0.9;
 const MAX_SHOWN = 100;
-/** A site is named as one without an exit if clients requested it in the last minute, and no exit has served them for ten seconds. */
+/** A site counts as one without an exit if clients wanted it in the last minute and no exit has served them for ten seconds. */
 const WANTED_LATELY_MS = MINUTE_MS;
 const UNSERVED_MS = 10 * SECOND_MS;
 
-/**
- * What noria knows of one exit at one site. The moments are rounded, because V8 stores small integers without an allocation: with
- * 100,000 pairs, that saves a third of the memory.
- */
+/** The moments are rounded, because V8 stores small integers without an allocation: a third of the memory of 100,000 pairs. */
 export class Pair {
   usedAt = -1;
   /** Moving average of the time between two uses; 0 before the second use. */
   gapMs = 0;
   /** The uses since the first one or since the last ban. */
   uses = 0;
-  /** The round of the site in which it last used the exit. */
   round = -1;
   openLeases = 0;
   /** Before the first ban: earlier than any moment of an earlier run. */
@@ -108,10 +76,10 @@ export class Site {
   /** In each round, the site uses every exit once, as long as the pick finds one that it has not used. */
   round = 0;
   usedInRound = 0;
-  /** Monotonic moment from which the site's `rate` allows the next request. */
   nextRequestAt = 0;
   uses = 0;
   banCount = 0;
+  drawCount = 0;
   lastUsedAt = 0;
   lastWantedAt = 0;
   waitingCount = 0;
@@ -119,7 +87,6 @@ export class Site {
   #requests: RequestRate | undefined;
   /** The draws that bans of the site caused during the last hour. */
   #draws: { readonly at: number; readonly source: string }[] = [];
-  #drawCount = 0;
   #learntMs = 0;
   #learntAt = 0;
 
@@ -129,31 +96,11 @@ export class Site {
     this.isNamed = isNamed;
   }
 
-  get draws(): number {
-    return this.#drawCount;
-  }
-
-  pair(exit: string): Pair {
-    let pair = this.pairs.get(exit);
-    if (pair === undefined) {
-      pair = new Pair();
-      this.pairs.set(exit, pair);
-    }
-    return pair;
-  }
-
   pairOfUser(user: string, exit: string): Pair {
     this.usersBans ??= new Map();
-    let pairs = this.usersBans.get(user);
-    if (pairs === undefined) {
-      pairs = new Map();
-      this.usersBans.set(user, pairs);
-    }
-    let pair = pairs.get(exit);
-    if (pair === undefined) {
-      pair = new Pair();
-      pairs.set(exit, pair);
-    }
+    const pairs = this.usersBans.get(user) ?? new Map<string, Pair>();
+    const pair = pairs.get(exit) ?? new Pair();
+    this.usersBans.set(user, pairs.set(exit, pair));
     return pair;
   }
 
@@ -170,27 +117,20 @@ export class Site {
     return this.usersBans.get(user)?.get(exit)?.untilAt ?? 0;
   }
 
-  /** The pairs that count for everybody (undefined), then those of each user. */
   *bansByUser(): Generator<readonly [user: string | undefined, ReadonlyMap<string, Pair>]> {
     yield [undefined, this.pairs];
     yield* this.usersBans ?? [];
   }
 
-  spacingAt(now: number, perHostSpacingMs: number): number {
-    const { spacing } = this.rule;
-    if (this.#learntMs === 0) return spacing === 'auto' ? perHostSpacingMs : spacing;
-    if (spacing !== 'auto') return spacing;
-    return Math.max(perHostSpacingMs, this.learntAt(now));
-  }
-
   learntAt(now: number): number {
+    if (this.#learntMs === 0) return 0;
     const learnt = this.#learntMs * FALL ** Math.floor((now - this.#learntAt) / FALL_AFTER_MS);
     return learnt < MIN_LEARNT_MS ? 0 : Math.round(learnt);
   }
 
   /** The number of exits that the site's clients use within the learnt spacing. */
   exitsNeeded(now: number): number {
-    const spacingMs = this.#learntMs === 0 ? 0 : this.learntAt(now);
+    const spacingMs = this.learntAt(now);
     return spacingMs === 0 ? 0 : ((this.#requests?.perSecond(now) ?? 0) * spacingMs) / SECOND_MS;
   }
 
@@ -217,8 +157,8 @@ export class Site {
   }
 
   /**
-   * Raises the learnt spacing above the gap between the uses of the exit that was banned. Not if an exit with this spacing could
-   * serve no more pages in its life than this one before its ban: the site then limits the pages, and spacing would only cost IPs.
+   * Not if an exit with the raised spacing could serve no more pages in its life than this one before its ban: the site then limits the
+   * pages, and spacing would only cost IPs.
    */
   learn(pair: Pair, lifeMs: number, now: number): void {
     const { gapMs, uses } = pair;
@@ -256,7 +196,7 @@ export class Site {
 
   drew(source: string, now: number): void {
     this.#draws.push({ at: now, source });
-    this.#drawCount += 1;
+    this.drawCount += 1;
   }
 
   prune(now: number): void {
@@ -289,10 +229,7 @@ export function pairAt(site: Site, member: SiteMember): Pair | undefined {
   return pair;
 }
 
-/**
- * Monotonic moment from which noria may use the member for the site: after its ban and its spacing. At most `now`: it may use it
- * now.
- */
+/** At most `now`: noria may use the member now, after its ban and its spacing. */
 export function freeAt(site: Site, member: SiteMember, spacingMs: number, user: string | undefined): number {
   const pair = pairAt(site, member);
   const isSpaced = spacingMs > 0 && pair !== undefined && pair.usedAt >= 0;
@@ -315,7 +252,6 @@ export class Sites {
   }[] = [];
   #perHostSpacingMs = 0;
   #pairCount = 0;
-  /** The host of the last call of `of` and its site: a client often requests one host many times in a row. */
   #lastHost = '';
   #last: Site | undefined;
 
@@ -361,29 +297,24 @@ export class Sites {
     return this.#byName.values();
   }
 
-  /** The greatest number of exits that one site needs at a time, because of its spacing. */
   exitsNeeded(now: number): number {
     let most = 0;
     for (const site of this.#byName.values()) most = Math.max(most, site.exitsNeeded(now));
     return most;
   }
 
-  find(name: string): Site | undefined {
-    return this.#byName.get(name);
-  }
-
   spacingOf(site: Site, now: number): number {
-    return site.spacingAt(now, this.#perHostSpacingMs);
+    const { spacing } = site.rule;
+    return spacing === 'auto' ? Math.max(this.#perHostSpacingMs, site.learntAt(now)) : spacing;
   }
 
   /** Records a use of the member's exit at the site. The lease keeps the pair, to count its end. */
   used(site: Site, member: SiteMember, rotates: boolean, now: number): Pair {
     let pair = pairAt(site, member);
     if (pair === undefined) {
-      pair = site.pair(member.exit);
+      pair = this.#pairOf(site, member.exit, now);
       member.lastSite = site;
       member.lastPair = pair;
-      this.#grew(now);
     }
     site.lastUsedAt = now;
     site.used(pair, rotates, now);
@@ -407,8 +338,7 @@ export class Sites {
   }
 
   /**
-   * Bans the exit for the host's site. A ban of a pair that is banned already changes nothing, unless it names a time. With `user`,
-   * the ban counts for this user only, until a second user reports it.
+   * A ban of a banned pair changes nothing unless it names a time. With `user`, it counts for this user only, until a second user reports it.
    * @returns whether anything changed.
    */
   ban({
@@ -419,7 +349,17 @@ export class Sites {
     lifeMs = Number.POSITIVE_INFINITY,
     forMs,
     user,
-  }: Banned): boolean {
+  }: {
+    readonly host: string;
+    readonly exit: string;
+    readonly evidence: BanEvidence;
+    readonly source?: string | undefined;
+    /** How long an exit of the source lives at most; absent: unknown. */
+    readonly lifeMs?: number | undefined;
+    /** A named time (`for`, `Retry-After`), which replaces that of the rule, up to its `max`. */
+    readonly forMs?: number | undefined;
+    readonly user?: string | undefined;
+  }): boolean {
     const now = this.#clock.monotonic();
     const site = this.of(host);
     const shared = user === undefined || site.isBannedForOther(exit, user, now);
@@ -443,7 +383,7 @@ export class Sites {
     return true;
   }
 
-  /** Lifts the ban of the exit for the host's site, for this user or, without one, for everybody. @returns whether there was one. */
+  /** For this user or, without one, for everybody. @returns whether there was a ban. */
   lift(host: string, exit: string, user?: string): boolean {
     const now = this.#clock.monotonic();
     const site = this.of(host);
@@ -460,7 +400,7 @@ export class Sites {
     return lifted;
   }
 
-  /** Applies a ban that another replica reported or a snapshot contains. The ban with the later beginning wins. */
+  /** From another replica or a snapshot. The ban with the later beginning wins. */
   adopt({ site: name, exit, source, user, sinceAt, untilAt, forMs, spacingMs }: SiteBan): void {
     const now = this.#clock.monotonic();
     const site = this.#named(name);
@@ -484,12 +424,11 @@ export class Sites {
     }
   }
 
-  /** The names of the sites that ban each exit for everybody. */
   byExit(): ReadonlyMap<string, readonly string[]> {
     const names = new Map<string, string[]>();
     for (const { exit, site, user } of this.bans()) {
-      const known = names.get(exit);
       if (user !== undefined) continue;
+      const known = names.get(exit);
       if (known === undefined) names.set(exit, [site]);
       else known.push(site);
     }
@@ -507,7 +446,6 @@ export class Sites {
     return spacings;
   }
 
-  /** The names of the sites that clients want, but that have banned the exits of all members. */
   withoutExit(): string[] {
     const now = this.#clock.monotonic();
     return [...this.#byName.values()]
@@ -520,7 +458,7 @@ export class Sites {
       .map(({ name }) => name);
   }
 
-  views(): SiteView[] {
+  views() {
     const now = this.#clock.monotonic();
     const busiest = [...this.#byName.values()].sort((a, b) => b.uses - a.uses).slice(0, MAX_SHOWN);
     return busiest.map((site) => {
@@ -543,7 +481,7 @@ export class Sites {
       const nextSlotAt = Number.isFinite(nextAt)
         ? new Date(this.#clock.now() + nextAt - now).toISOString()
         : null;
-      const { name, uses, banCount: bans, draws } = site;
+      const { name, uses, banCount: bans, drawCount: draws } = site;
       return { name, uses, bans, bannedExits, usableExits, spacingMs, nextSlotAt, draws };
     });
   }
@@ -552,7 +490,9 @@ export class Sites {
     const known = site.pairs.get(exit);
     if (known !== undefined) return known;
     this.#grew(now);
-    return site.pair(exit);
+    const pair = new Pair();
+    site.pairs.set(exit, pair);
+    return pair;
   }
 
   #named(name: string): Site {
@@ -566,7 +506,7 @@ export class Sites {
     return site;
   }
 
-  /** Counts a new pair. If there are too many, deletes those that no longer matter, then the sites used longest ago. */
+  /** If there are too many pairs, deletes those that no longer matter, then the sites used longest ago. */
   #grew(now: number): void {
     this.#pairCount += 1;
     if (this.#pairCount <= MAX_PAIRS) return;

@@ -1,7 +1,6 @@
 /**
- * Converts the members to plain JSON and back, so that they survive a restart. Sessions have a journal (sessions.ts).
- *
- * Moments in a snapshot are epoch ms, because monotonic time ends with the process.
+ * The members as plain JSON, which survives a restart. Its moments are epoch ms, because monotonic time ends with the process.
+ * Sessions have a journal (sessions.ts).
  */
 import type { Clock } from '../core/clock.ts';
 import { WEEK_MS } from '../core/duration.ts';
@@ -9,13 +8,10 @@ import type { Member } from './member.ts';
 import type { Members } from './members.ts';
 import type { PoolSnapshot } from './stored-state.ts';
 
-/** The maximum remaining life of a restored member. It limits the effect of a damaged file. */
+/** Limits the effect of a damaged file. */
 const MAX_LIFE_MS = WEEK_MS;
 
-/**
- * Omits draining members, because their tunnels end with the process, and members with a password, because the file must not
- * contain a password.
- */
+/** Without draining members, whose tunnels end with the process, and without members with a password. */
 export function takeSnapshot(clock: Clock, members: Members): PoolSnapshot {
   const at = clock.now();
   const now = clock.monotonic();
@@ -41,11 +37,7 @@ export function takeSnapshot(clock: Clock, members: Members): PoolSnapshot {
   };
 }
 
-/**
- * Restores the members and departed members that have not expired since the snapshot, if their source is still configured.
- *
- * @param passedMs - time since the snapshot.
- */
+/** Omits what has expired in the meantime (`passedMs`) and what has no source any more. */
 export function restoreSnapshot(
   members: Members,
   snapshot: PoolSnapshot,

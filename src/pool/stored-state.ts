@@ -1,13 +1,12 @@
 /**
- * Decodes the members and sessions in the files of the last run. Only the process that owns these files imports this
- * module, so that worker processes do not load zod.
+ * Decodes the members and sessions in the files of the last run. Workers do not import this module, so that they do not load zod.
  */
 import { z } from 'zod';
 import { HOUR_MS, WEEK_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
-/** The maximum TTL of a restored session. It limits the effect of a damaged file. */
+/** Limits the effect of a damaged file. */
 const MAX_TTL_MS = WEEK_MS;
 
 /** The longest host name, and an exit with room for a made name. */

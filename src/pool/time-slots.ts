@@ -1,22 +1,15 @@
 /**
- * Time slots decide which of several processes that share a pool may use a member now. They are needed if a limit on
- * uses applies to all processes together.
- *
- * Each time slot of a member belongs to one process. A hash of the member and the number of the slot selects this
- * process, so the processes agree without messages. At the start of its slot, a process first waits. After this wait,
- * it knows all uses by the previous process (for `maxUsesPerMember`), and the minimum time since the last use has
- * passed (for the spacing of a site).
+ * Which of several processes with one pool may use a member now, if a limit on uses applies to all of them. Each time slot of a member
+ * belongs to one process, which a hash selects, so the processes agree without messages. At the start of its slot, a process waits until it
+ * knows all uses by the previous one (`maxUsesPerMember`), or until the spacing of the site has passed.
  */
 import type { Member } from './member.ts';
 import type { ProcessPart } from './options.ts';
 
 const USES_KNOWN_MS = 750;
-/**
- * The length of a slot, as a multiple of the wait at the start of the slot. With longer slots, processes waste less
- * time on waits. With shorter slots, they share members more evenly.
- */
+/** Longer slots waste less time on waits, shorter ones share members more evenly. */
 const WAITS_PER_SLOT = 4;
-/** Number of slots among which to search for a slot of this process. Almost certainly, there is one. */
+/** Among so many, one is almost certainly its own. */
 const MAX_SLOTS = 64;
 
 export class TimeSlots {
@@ -31,10 +24,7 @@ export class TimeSlots {
     this.arePerMember = arePerMember;
   }
 
-  /**
-   * Monotonic moment from which this process may use the member for the site; `now` or earlier if it may use the member now.
-   * @param spacingMs - least time between two uses of an exit at the site.
-   */
+  /** At most `now`: the process may use the member now. */
   startAt({ id, exit }: Member, site: string, spacingMs: number, now: number): number {
     const ownWaitMs = Math.max(spacingMs, this.arePerMember ? USES_KNOWN_MS : 0);
     if (ownWaitMs === 0) return now;

@@ -15,7 +15,7 @@ export interface SourceCounts extends Record<Exclude<MemberPhaseName, 'left'>, n
   readonly blocked: string | null;
 }
 
-/** The member at monotonic `now`, as `/api/members` shows it; undefined when it has left. */
+/** Undefined when it has left. */
 export function memberView(member: Member, now: number, bannedBy: readonly string[] = []) {
   const state = member.phase.name;
   if (state === 'left') return undefined;
@@ -47,16 +47,12 @@ export function assignedMember(member: Member, now: number) {
     uses: member.uses,
     faults: member.health.score,
     remainingMs: member.endIsAssumed ? undefined : member.endsAt - now,
-    /** The time since the member last accepted an attempt or, before its first attempt, since it joined. */
+    /** Before its first success: since it joined. */
     sinceSuccessMs: now - (member.lastSuccessAt ?? member.joinedAt),
   });
 }
 
-/**
- * The session at monotonic `now`, as `/api/sessions` shows it.
- *
- * @param member - id of the session's member, if that is still in the pool.
- */
+/** @param member - if it is still in the pool. */
 export function sessionView(session: Session, member: string | undefined, now: number) {
   const idleMs = session.openLeases > 0 ? 0 : now - session.usedAt;
   return Object.freeze({

@@ -1,8 +1,6 @@
 /**
- * The waiting queue: clients that wait for a member, first come first served, each with a deadline.
- *
- * It owns the waiting clients and one timer for all of them. Clients with the same filter form a line, so that the queue can skip
- * the whole line when no member passes the filter.
+ * Clients that wait for a member, first come first served, each with a deadline; one timer for all. Clients with the same filter form a
+ * line, which is skipped as a whole when no member passes the filter.
  */
 import { type Clock, EarliestTimer } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -35,10 +33,7 @@ export class WaitingQueue {
   #arrivals = 0;
   #retryAt = Number.POSITIVE_INFINITY;
 
-  /**
-   * @param sites - the queue keeps in this set the sites for which clients wait.
-   * @param onDue - called when a deadline or a retry is due.
-   */
+  /** @param sites - the queue keeps in this set the sites for which clients wait. */
   constructor(clock: Clock, bus: EventBus, sites: Set<Site>, onDue: () => void) {
     this.#bus = bus;
     this.#sites = sites;

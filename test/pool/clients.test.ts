@@ -151,6 +151,6 @@ test("clients: close names the open tunnels of the client's session to the site"
   };
   const leases = [open('s', 'a.shop.example'), open('s', 'other.example'), open('t', 'a.shop.example')];
   const name = { client: 'me', session: 's', tag: undefined };
-  expect(kit.pool.leasesTo(name, 'b.shop.example')).toEqual([leases[0]?.id]);
+  expect(kit.pool.leases.to(name, 'b.shop.example')).toEqual([leases[0]?.id]);
   for (const lease of leases) close(kit, lease);
 });

@@ -90,7 +90,7 @@ test('pool: after a thousand requests, every lease has ended and no session has 
     kit.clock.advance(100);
   }
   expect(kit.events('session.moved')).toEqual([]);
-  const open = kit.pool.members().flatMap(({ id }) => kit.pool.leasesOf({ member: id }));
+  const open = kit.pool.members().flatMap(({ id }) => kit.pool.leases.of({ member: id }));
   expect(open, 'open leases').toEqual([]);
 });
 
@@ -148,7 +148,7 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])(
       for (const { id, openTunnels } of kit.pool.members()) {
         const own = open.filter(({ member }) => member === id).map((lease) => lease.id);
         expect(openTunnels, `${turn}: open leases`).toBe(own.length);
-        expect(new Set(kit.pool.leasesOf({ member: id }))).toEqual(new Set(own));
+        expect(new Set(kit.pool.leases.of({ member: id }))).toEqual(new Set(own));
       }
     }
     expect(Math.min(...exits.map((host) => leases.get(host) ?? 0)), 'leases of each member').toBeGreaterThan(

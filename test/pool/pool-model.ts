@@ -236,7 +236,7 @@ export class PoolModel {
     const ids = new Set(members.map(({ id }) => id));
     for (const { lease } of this.#leases.values())
       expect(ids, 'members with an open lease').toContain(lease.member);
-    const leases = members.flatMap(({ id }) => pool.leasesOf({ member: id }));
+    const leases = members.flatMap(({ id }) => pool.leases.of({ member: id }));
     expect(new Set(leases)).toEqual(new Set(this.#leases.keys()));
     const waiting = this.#requests.filter(({ answers }) => answers === 0);
     expect(pool.waitingCount).toBe(waiting.length);

@@ -42,7 +42,7 @@ test('session limits: at the limit, the client loses its session that has been i
   expect(kit.events('session.ended')).toEqual([{ session: 'm2', reason: 'too-many' }]);
   useMany(kit, 'o', 1, MALLORY);
   expect(idsOf(kit, ''), 'one in use is not idle').toEqual(['m1', 'n0', 'o0']);
-  expect(kit.pool.leasesOf({ session: 'm1' })).toEqual([busy.id]);
+  expect(kit.pool.leases.of({ session: 'm1' })).toEqual([busy.id]);
 });
 
 test('session limits: a client that uses all its sessions loses one of them, and its tunnels continue', () => {
