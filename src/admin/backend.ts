@@ -1,7 +1,7 @@
 /** What the admin server needs from the daemon: snapshots of its state, and commands. */
 import type { LogLevel } from '../core/log-options.ts';
 import type { RequestRecord } from '../core/request-record.ts';
-import type { RequestFilter } from '../ledger/recent-requests.ts';
+import type { RequestFilter } from '../ledger/ledger.ts';
 import type { UsageKind, UsageRow } from '../ledger/usage.ts';
 import type { MemberJson, Reload, Report, SessionJson, SiteJson, Status } from './schemas.ts';
 

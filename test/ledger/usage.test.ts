@@ -6,8 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { EventBus } from '../../src/core/events.ts';
 import { createLog } from '../../src/core/log.ts';
 import { OpenRequest } from '../../src/core/request-record.ts';
-import { openLedger } from '../../src/ledger/ledger.ts';
-import { MAX_REQUESTS } from '../../src/ledger/recent-requests.ts';
+import { MAX_REQUESTS, openLedger } from '../../src/ledger/ledger.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 
