@@ -24,7 +24,12 @@ import {
 import { clientsOf, openParts, type Parts } from './parts.ts';
 import { proxyPoolSettings } from './proxy-pool.ts';
 
-interface DaemonOptions {
+/**
+ * Starts noria. If a part cannot be opened, closes the parts that are already open.
+ *
+ * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
+ */
+export async function startDaemon(options: {
   readonly config: Config;
   readonly log: Log;
   readonly clock?: Clock;
@@ -37,14 +42,7 @@ interface DaemonOptions {
   readonly fleet?: FleetConnector;
   /** A page that every member reaches, for the dashboard's test command. Default: a public page. */
   readonly testUrl?: string;
-}
-
-/**
- * Starts noria. If a part cannot be opened, closes the parts that are already open.
- *
- * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
- */
-export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
+}): Promise<Daemon> {
   const { log, fleet, clock = systemClock, random = systemRandom, reload = refuseReload } = options;
   const { boot = systemBoot(), inheritedFds = new Set(), testUrl = 'https://example.com/' } = options;
   const bus = new EventBus((name, error) =>

@@ -45,14 +45,6 @@ interface ConnectOptions {
   readonly callTimeoutMs: () => number;
 }
 
-interface FleetOptions extends ConnectOptions {
-  readonly connector: FleetConnector;
-  readonly pool: Pool;
-  readonly sources: SourceKeys;
-  readonly onCommand: (command: SourceCommand) => void;
-  readonly onReport: (report: SourceReport) => void;
-}
-
 export type Fleet = Awaited<ReturnType<typeof createFleet>>;
 
 const SUFFIX_BYTES = 3;
@@ -60,7 +52,15 @@ const BEAT_MS = 1_000;
 /** If one noria were enough, a noria with a broken network could empty the shared pool. */
 const EVICTION_VOTES = 2;
 
-export async function createFleet(options: FleetOptions) {
+export async function createFleet(
+  options: ConnectOptions & {
+    readonly connector: FleetConnector;
+    readonly pool: Pool;
+    readonly sources: SourceKeys;
+    readonly onCommand: (command: SourceCommand) => void;
+    readonly onReport: (report: SourceReport) => void;
+  },
+) {
   const { connector, clock, bus, pool, sources, onCommand, onReport } = options;
   const shared = await connector.open(options);
   const replica = new Replica({
