@@ -503,10 +503,10 @@ const ROWS: readonly Row[] = [
     'test/listener/http/broken-response.test.ts',
   ],
   [
-    'framing: a CONNECT may announce one byte of body',
+    'framing: a CONNECT may announce the length of a body',
     'src/listener/http/http-connection.ts',
-    "(framing.kind === 'length' && framing.bytes > 0)",
-    "(framing.kind === 'length' && framing.bytes > 1)",
+    "  if (!isEmptyBody(framing)) return badRequest('the CONNECT request announces a body');",
+    "  if (!isEmptyBody(framing) && framing.kind === 'chunked') return badRequest('it announces a body');",
     'test/listener/http/connect.test.ts',
   ],
   [
