@@ -6,7 +6,7 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
-import type { EventBus, NoriaEvents } from '../core/events.ts';
+import type { EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { FailureView } from './schemas.ts';
 
@@ -15,26 +15,27 @@ const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff',
 
 export type Failures = ReturnType<typeof openFailures>;
 
-type RecordFailure = (key: string, failure: Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>) => void;
-
 export function openFailures(bus: EventBus, clock: Clock) {
   const entries = new BoundedMap<string, FailureView>(MAX_ENTRIES);
-  const subscriptions = follow(bus, (key, failure) => {
+  const record = (key: string, failure: Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>): void => {
     const lastAt = new Date(clock.now()).toISOString();
     const { times = 0, firstAt = lastAt } = entries.get(key) ?? {};
     entries.set(key, { ...failure, times: times + 1, firstAt, lastAt });
-  });
-  return {
-    list: () => [...entries.values()].reverse(),
-    close: () => {
-      for (const subscription of subscriptions) subscription[Symbol.dispose]();
-    },
   };
-}
-
-function follow(bus: EventBus, record: RecordFailure): Disposable[] {
-  return [
-    bus.on('dial.ended', (dial) => recordRequest(dial, record)),
+  const subscriptions = [
+    bus.on('dial.ended', ({ outcome, target, source, attempts, ms }) => {
+      if (outcome === 'accepted' || outcome === 'client-gone') return;
+      // A failure of noria or of a source affects all targets: one entry, with the latest target.
+      const { side } = FAULTS[outcome];
+      const perTarget = side !== 'noria' && side !== 'source';
+      record(`request ${outcome} ${perTarget ? target : ''}`, {
+        kind: 'request',
+        ...describeFault(outcome),
+        target,
+        detail: `${attempts} ${attempts === 1 ? 'member' : 'members'} tried in ${Math.round(ms)} ms`,
+        ...(source === undefined ? {} : { source }),
+      });
+    }),
     bus.on('client.refused', ({ code, listener, protocol, detail, dialFailed }) => {
       if (dialFailed === true) return;
       record(`refusal ${code} ${listener} ${protocol}`, {
@@ -64,24 +65,12 @@ function follow(bus: EventBus, record: RecordFailure): Disposable[] {
       if (down) record('network', { kind: 'attempt', ...describeFault('network-down') });
     }),
   ];
-}
-
-function recordRequest(
-  { outcome, target, source, attempts, ms }: NoriaEvents['dial.ended'],
-  record: RecordFailure,
-): void {
-  if (outcome === 'accepted' || outcome === 'client-gone') return;
-  // A failure of noria or of a source affects all targets. So the list shows it once for all targets, with the latest
-  // target.
-  const { side } = FAULTS[outcome];
-  const perTarget = side !== 'noria' && side !== 'source';
-  record(`request ${outcome} ${perTarget ? target : ''}`, {
-    kind: 'request',
-    ...describeFault(outcome),
-    target,
-    detail: `${attempts} ${attempts === 1 ? 'member' : 'members'} tried in ${Math.round(ms)} ms`,
-    ...(source === undefined ? {} : { source }),
-  });
+  return {
+    list: () => [...entries.values()].reverse(),
+    close: () => {
+      for (const subscription of subscriptions) subscription[Symbol.dispose]();
+    },
+  };
 }
 
 function describeFault(code: FaultCode): Pick<FailureView, 'code' | 'side' | 'says' | 'advice'> {

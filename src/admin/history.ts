@@ -35,26 +35,13 @@ export type History = ReturnType<typeof openHistory>;
 export function openHistory(bus: EventBus, clock: Clock) {
   const startedAt = clock.monotonic();
   const bySpan = { '15m': new TrafficRing('15m', startedAt), '24h': new TrafficRing('24h', startedAt) };
-  const subscriptions = recordTraffic(Object.values(bySpan), bus, clock);
-  return {
-    /**
-     * Returns the values of all ended steps, oldest first. A value is `null` if noria had not yet started. A latency or
-     * a success rate is also `null` if the step has no client requests.
-     */
-    read: (span: Span) => bySpan[span].read(clock),
-    close: () => {
-      for (const subscription of subscriptions) subscription[Symbol.dispose]();
-    },
-  };
-}
-
-function recordTraffic(rings: readonly TrafficRing[], bus: EventBus, clock: Clock): Disposable[] {
+  const rings = Object.values(bySpan);
   const count = (column: Count) => {
     const now = clock.monotonic();
     for (const ring of rings) ring.add(column, now);
   };
   const addRefusal = (code: FaultCode) => count(SIDE_OF_FAULT[FAULTS[code].side]);
-  return [
+  const subscriptions = [
     bus.on('dial.ended', ({ outcome, ms }) => {
       if (outcome === 'accepted') {
         const now = clock.monotonic();
@@ -80,6 +67,16 @@ function recordTraffic(rings: readonly TrafficRing[], bus: EventBus, clock: Cloc
       for (const ring of rings) ring.addBytes(bytesUp, bytesDown, ms, now);
     }),
   ];
+  return {
+    /**
+     * Returns the values of all ended steps, oldest first. A value is `null` if noria had not yet started. A latency or
+     * a success rate is also `null` if the step has no client requests.
+     */
+    read: (span: Span) => bySpan[span].read(clock),
+    close: () => {
+      for (const subscription of subscriptions) subscription[Symbol.dispose]();
+    },
+  };
 }
 
 const SPANS = {

@@ -10,7 +10,7 @@ import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { SOURCE_STATES } from '../refill/status.ts';
 import type { AdminBackend } from './backend.ts';
-import { MEMBER_STATES } from './schemas.ts';
+import { MEMBER_STATES, type Status } from './schemas.ts';
 
 export type Metrics = ReturnType<typeof openMetrics>;
 
@@ -22,18 +22,23 @@ const STORE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true) {
   const registry = new Registry();
   const registries = withProcess ? [registry, getProcessRegistry()] : [registry];
-  const histograms = createHistograms();
+  const dialHelp = 'Duration of a dial, including the wait for a member.';
+  const dial = new FastHistogram('noria_dial_seconds', dialHelp, DIAL_BUCKETS_S);
+  const waitHelp = 'Time a dial waited for a member.';
+  const wait = new FastHistogram('noria_member_wait_seconds', waitHelp, WAIT_BUCKETS_S);
+  const lifeHelp = 'Remaining lifetime of the member when noria assigned it to a request.';
+  const life = new FastHistogram('noria_member_remaining_seconds', lifeHelp, REMAINING_BUCKETS_S);
+  const ownHistograms = [dial, wait, life];
   addGauges(registry, backend);
   const subscriptions = [
     ...countEvents(registry, bus, backend),
-    ...addFleetMetrics(registry, bus, backend),
+    ...addFleetMetrics(registry, bus),
     bus.on('dial.ended', ({ ms, waitedMs, remainingMs }) => {
-      histograms.dial.observe(ms / SECOND_MS);
-      histograms.wait.observe(waitedMs / SECOND_MS);
-      if (remainingMs !== undefined) histograms.remaining.observe(remainingMs / SECOND_MS);
+      dial.observe(ms / SECOND_MS);
+      wait.observe(waitedMs / SECOND_MS);
+      if (remainingMs !== undefined) life.observe(remainingMs / SECOND_MS);
     }),
   ];
-  const ownHistograms = Object.values(histograms);
   return {
     contentType: registry.contentType,
     async render() {
@@ -72,65 +77,55 @@ function describeMetric(metric: object) {
   return { name, type, labels: labelNames } as const;
 }
 
-function createHistograms() {
-  return {
-    dial: new FastHistogram(
-      'noria_dial_seconds',
-      'Duration of a dial, including the wait for a member.',
-      DIAL_BUCKETS_S,
-    ),
-    wait: new FastHistogram('noria_member_wait_seconds', 'Time a dial waited for a member.', WAIT_BUCKETS_S),
-    remaining: new FastHistogram(
-      'noria_member_remaining_seconds',
-      'Remaining lifetime of the member when noria assigned it to a request.',
-      REMAINING_BUCKETS_S,
-    ),
-  };
-}
-
 function addGauges(registry: Registry, backend: AdminBackend): void {
+  const gauge = <Label extends string = never>(
+    name: string,
+    help: string,
+    labels: readonly Label[],
+    read: (gauge: Gauge<Label>, status: Status) => void,
+  ) => addGauge(registry, name, help, labels, (one) => read(one, backend.status()));
   const membersHelp = 'Members of the pool by state.';
-  addGauge(registry, { name: 'noria_members', help: membersHelp, labels: ['source', 'state'] }, (members) => {
+  addGauge(registry, 'noria_members', membersHelp, ['source', 'state'], (members) => {
     for (const { source, ...counts } of backend.memberCounts()) {
       for (const state of MEMBER_STATES) members.set({ source, state }, counts[state]);
     }
   });
   const stateHelp = '1 for the current state of the source, 0 for the others.';
-  addGauge(
-    registry,
-    { name: 'noria_source_state', help: stateHelp, labels: ['source', 'state'] },
-    (states) => {
-      for (const { name: source, state: current } of backend.status().sources) {
-        for (const state of SOURCE_STATES) states.set({ source, state }, state === current ? 1 : 0);
-      }
-    },
-  );
+  gauge('noria_source_state', stateHelp, ['source', 'state'], (states, { sources }) => {
+    for (const { name: source, state: current } of sources) {
+      for (const state of SOURCE_STATES) states.set({ source, state }, state === current ? 1 : 0);
+    }
+  });
   const quotaHelp = 'Distinct IPs left in the quota, as last reported by the service.';
-  addGauge(registry, { name: 'noria_quota_remaining', help: quotaHelp, labels: ['source'] }, (quotas) => {
-    for (const { name, quota } of backend.status().sources) {
+  gauge('noria_quota_remaining', quotaHelp, ['source'], (quotas, { sources }) => {
+    for (const { name, quota } of sources) {
       if (quota.remaining !== undefined) quotas.set({ source: name }, quota.remaining);
     }
   });
-  const openHelp = 'Open client connections.';
-  addGauge(registry, { name: 'noria_connections_open', help: openHelp, labels: ['listener'] }, (open) => {
-    for (const { name, connections } of backend.status().listeners) open.set({ listener: name }, connections);
+  gauge('noria_connections_open', 'Open client connections.', ['listener'], (open, { listeners }) => {
+    for (const { name, connections } of listeners) open.set({ listener: name }, connections);
   });
-  addGauge(registry, { name: 'noria_sessions', help: 'Sessions that are bound to a member.' }, (sessions) =>
-    sessions.set(backend.status().pool.sessions),
+  gauge('noria_sessions', 'Sessions that are bound to a member.', [], (sessions, { pool }) =>
+    sessions.set(pool.sessions),
   );
   const spacingHelp =
     'Least time between two uses of one exit at the site; other: the greatest of all other sites.';
-  const spacingTerms = { name: 'noria_site_spacing_seconds', help: spacingHelp, labels: ['site'] as const };
-  addGauge(registry, spacingTerms, (spacings) => {
+  addGauge(registry, 'noria_site_spacing_seconds', spacingHelp, ['site'], (spacings) => {
     for (const [site, ms] of backend.siteSpacings()) spacings.set({ site }, ms / SECOND_MS);
   });
-  const readyHelp = '1 when noria expects to serve a new client, else 0.';
-  addGauge(registry, { name: 'noria_ready', help: readyHelp }, (ready) =>
-    ready.set(backend.status().ready ? 1 : 0),
+  gauge('noria_ready', '1 when noria expects to serve a new client, else 0.', [], (one, { ready }) =>
+    one.set(ready ? 1 : 0),
   );
-  addGauge(registry, { name: 'noria_workers', help: 'Running processes that serve clients.' }, (workers) =>
-    workers.set(backend.status().workers.running),
+  gauge('noria_workers', 'Running processes that serve clients.', [], (running, { workers }) =>
+    running.set(workers.running),
   );
+  gauge('noria_fleet_replicas', 'Norias of the fleet, including this noria.', [], (replicas, { fleet }) => {
+    if (fleet !== null) replicas.set(fleet.replicas.length);
+  });
+  const storeHelp = "1 while the fleet's store is connected, else 0.";
+  gauge('noria_fleet_store_up', storeHelp, [], (up, { fleet }) => {
+    if (fleet !== null) up.set(fleet.store === 'connected' ? 1 : 0);
+  });
 }
 
 function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
@@ -201,19 +196,17 @@ function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): 
 
 const BYTES_PER_GB = 1e9;
 
-function addGauge<Label extends string = never>(
+function addGauge<Label extends string>(
   registry: Registry,
-  {
-    name,
-    help,
-    labels = [],
-  }: { readonly name: string; readonly help: string; readonly labels?: readonly Label[] },
+  name: string,
+  help: string,
+  labelNames: readonly Label[],
   read: (gauge: Gauge<Label>) => void,
 ): void {
   new Gauge({
     name,
     help,
-    labelNames: labels,
+    labelNames,
     registers: [registry],
     collect() {
       this.reset(); // removes samples of sources and listeners that no longer exist
@@ -222,12 +215,11 @@ function addGauge<Label extends string = never>(
   });
 }
 
-function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
-  addFleetGauges(registry, backend);
+function addFleetMetrics(registry: Registry, bus: EventBus): Disposable[] {
   let lagMs: number | undefined;
   const lagHelp =
     'Delay of the latest change to the shared pool: from when a noria of the fleet shared it until this noria applied it.';
-  addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
+  addGauge(registry, 'noria_fleet_lag_seconds', lagHelp, [], (gauge) => {
     if (lagMs !== undefined) gauge.set(lagMs / SECOND_MS);
   });
   const registers = [registry];
@@ -257,23 +249,6 @@ function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBacken
       lagMs = event.lagMs;
     }),
   ];
-}
-
-function addFleetGauges(registry: Registry, backend: AdminBackend): void {
-  const fleet = () => backend.status().fleet;
-  addGauge(
-    registry,
-    { name: 'noria_fleet_replicas', help: 'Norias of the fleet, including this noria.' },
-    (gauge) => {
-      const status = fleet();
-      if (status !== null) gauge.set(status.replicas.length);
-    },
-  );
-  const storeHelp = "1 while the fleet's store is connected, else 0.";
-  addGauge(registry, { name: 'noria_fleet_store_up', help: storeHelp }, (gauge) => {
-    const status = fleet();
-    if (status !== null) gauge.set(status.store === 'connected' ? 1 : 0);
-  });
 }
 
 class FastCounter {

@@ -44,6 +44,9 @@ export const errorSchema = z
   .openapi('Error');
 
 const integer = (description: string) => z.number().int().openapi({ description });
+const text = (description: string) => z.string().openapi({ description });
+const textOrNull = (description: string) => z.string().nullable().openapi({ description });
+const numberOrNull = (description: string) => z.number().nullable().openapi({ description });
 
 const sourceSchema = z
   .object({ ...sourceStatusSchema.shape, quota: z.object(quotaSchema.shape).openapi('Quota') })
@@ -52,15 +55,12 @@ const sourceSchema = z
 const problemSchema = z
   .object({
     kind: z.enum(PROBLEM_KINDS),
-    source: z.string().nullable().openapi({
-      description: 'The source that has the problem; null if the problem concerns noria as a whole',
-    }),
+    source: textOrNull('The source that has the problem; null if the problem concerns noria as a whole'),
     reason: z.string(),
-    advice: z.string().nullable().openapi({ description: 'What the operator can do about the problem' }),
-    nextAttemptSeconds: z.number().nullable().openapi({
-      description:
-        'Time until noria tries again; null if only the operator or a client can cause the next attempt',
-    }),
+    advice: textOrNull('What the operator can do about the problem'),
+    nextAttemptSeconds: numberOrNull(
+      'Time until noria tries again; null if only the operator or a client can cause the next attempt',
+    ),
   })
   .openapi('Problem');
 
@@ -70,27 +70,21 @@ const readinessSchema = z.object({
       'serving: noria serves clients; starting: the first draw is in progress; idle: no clients; degraded: noria serves clients, but has problems; not-serving: noria cannot serve clients',
   }),
   ready: z.boolean().openapi({ description: 'Whether noria expects to serve a new client' }),
-  reason: z.string().openapi({ description: 'Why noria is in this state' }),
-  advice: z
-    .string()
-    .nullable()
-    .openapi({ description: 'What the operator can do to make noria ready; null while noria is ready' }),
+  reason: text('Why noria is in this state'),
+  advice: textOrNull('What the operator can do to make noria ready; null while noria is ready'),
   sinceSeconds: integer('For how long noria has been in this state'),
-  nextAttemptSeconds: z.number().nullable().openapi({
-    description: 'Time until noria next tries to solve a problem; null: no attempt is planned',
-  }),
+  nextAttemptSeconds: numberOrNull(
+    'Time until noria next tries to solve a problem; null: no attempt is planned',
+  ),
   problems: z.array(problemSchema),
 });
 
 const fleetSchema = z
   .object({
     name: z.string(),
-    replica: z.string().openapi({ description: 'The name of this noria in the fleet' }),
+    replica: text('The name of this noria in the fleet'),
     store: z.enum(['connected', 'lost']),
-    reason: z
-      .string()
-      .nullable()
-      .openapi({ description: 'Why the store is lost; null while it is connected' }),
+    reason: textOrNull('Why the store is lost; null while it is connected'),
     lostForSeconds: integer('Time since the store was lost; 0 while it is connected'),
     replicas: z
       .array(
@@ -111,17 +105,15 @@ export const statusSchema = z
   .object({
     version: z.string(),
     uptimeSeconds: z.number(),
-    testUrl: z.string().openapi({ description: 'A page that members reach, for a first test' }),
+    testUrl: text('A page that members reach, for a first test'),
     ...readinessSchema.shape,
     workers: z
       .object({ wanted: z.number().int(), running: z.number().int() })
       .openapi({ description: 'Processes that serve clients: configured and running' }),
     listeners: z.array(
       z.object({
-        name: z.string().openapi({
-          description: 'The configured address, which is also the name of the listener in metrics and events',
-        }),
-        address: z.string().openapi({ description: 'The bound address' }),
+        name: text('The configured address, which is also the name of the listener in metrics and events'),
+        address: text('The bound address'),
         protocols: z.array(z.string()),
         connections: integer('Open client connections'),
       }),
@@ -150,7 +142,7 @@ export const memberSchema = z
     location: z.string().nullable(),
     exitIp: z.string().nullable(),
     state: z.enum(MEMBER_STATES),
-    remainingSeconds: z.number().nullable().openapi({ description: 'Null when unknown' }),
+    remainingSeconds: numberOrNull('Null when unknown'),
     openTunnels: z.number().int(),
     uses: z.number().int(),
     faults: z.number().openapi({ description: 'Number of consecutive faults; halves with time' }),
@@ -170,7 +162,7 @@ export const memberSchema = z
 
 export const sessionSchema = z
   .object({
-    id: z.string().openapi({ description: 'The value of X-Noria-Session' }),
+    id: text('The value of X-Noria-Session'),
     member: z.string().nullable(),
     idleSeconds: z.number(),
     expiresInSeconds: z.number(),
@@ -186,9 +178,7 @@ export const historySchema = z
   .object({
     span: spanSchema,
     stepSeconds: z.number().openapi({ description: 'Length of a step' }),
-    endsAt: z.string().openapi({
-      description: 'When the last step ended. Each list begins with the value of the oldest step',
-    }),
+    endsAt: text('When the last step ended. Each list begins with the value of the oldest step'),
     tunnelsPerSecond: perStep('Dials that a member accepted; null before noria started'),
     bytesUpPerSecond: perStep(
       'Bytes from clients to targets; the bytes of a tunnel are distributed evenly over the time it was open',
@@ -232,10 +222,10 @@ export const failureSchema = z
       description:
         'request: noria could not connect a client request to its target; refusal: a listener refused the client; attempt: an attempt through one member failed, and another member may have served the request; source: the source cannot draw',
     }),
-    code: z.string().openapi({ description: "noria's code; for a source, the code of the service" }),
+    code: text("noria's code; for a source, the code of the service"),
     side: z.enum(SIDES).openapi({ description: 'The side at fault' }),
-    says: z.string().openapi({ description: 'What happened' }),
-    advice: z.string().openapi({ description: 'What the operator can do about the failure' }),
+    says: text('What happened'),
+    advice: text('What the operator can do about the failure'),
     times: integer('Number of occurrences from firstAt to lastAt'),
     firstAt: z.string(),
     lastAt: z.string(),
@@ -253,7 +243,7 @@ const attemptSchema = z.object({
   source: z.string(),
   exit: z.string().nullable(),
   ms: z.number(),
-  code: z.string().nullable().openapi({ description: 'Why the attempt failed; null if it was accepted' }),
+  code: textOrNull('Why the attempt failed; null if it was accepted'),
 });
 
 export const requestSchema = z
@@ -265,7 +255,7 @@ export const requestSchema = z
     tag: z.string().nullable(),
     client: z.string().nullable(),
     protocol: z.enum(['connect', 'forward', 'socks5', 'socks4', 'unknown']),
-    target: z.string().nullable().openapi({ description: 'As host:port' }),
+    target: textOrNull('As host:port'),
     outcome: z.enum(['served', 'failed']),
     code: z.string().nullable(),
     attempts: z.array(attemptSchema).readonly(),
@@ -299,7 +289,7 @@ export const siteSchema = z
     bannedExits: integer('Exits that the site bans now, also those of members that left'),
     usableExits: integer('Exits of members that the site does not ban'),
     spacingMs: integer('Least time between two uses of one exit at the site'),
-    nextSlotAt: z.string().nullable().openapi({ description: 'When an exit may be used next; null: none' }),
+    nextSlotAt: textOrNull('When an exit may be used next; null: none'),
     draws: integer('IPs drawn because of bans of the site'),
   })
   .openapi('Site');

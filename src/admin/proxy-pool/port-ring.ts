@@ -68,16 +68,14 @@ export class PortRing {
   constructor(clock: Clock, backend: PortBackend, ports: readonly number[]) {
     this.#clock = clock;
     this.#backend = backend;
-    this.#ports = new Map(
-      ports.map((port) => [
-        port,
-        { port, lastHandOut: 0, isOut: false, moving: undefined } satisfies RingPort,
-      ]),
-    );
+    const fresh = { lastHandOut: 0, isOut: false, moving: undefined };
+    this.#ports = new Map(ports.map((port) => [port, { port, ...fresh }]));
   }
 
   next(filter: PortFilter): HandedOut | undefined {
-    const found = this.#first(filter, 'fill') ?? this.#firstMoved(filter);
+    const found =
+      this.#serving(filter, 'fill').next().value ??
+      (filter.source === undefined ? undefined : this.#serving(filter, 'move').next().value);
     if (found === undefined) return undefined;
     const { ringPort, member } = found;
     this.#handOuts += 1;
@@ -124,16 +122,10 @@ export class PortRing {
     for (const { moving } of this.#ports.values()) moving?.[Symbol.dispose]();
   }
 
-  #firstMoved(filter: PortFilter) {
-    return filter.source === undefined ? undefined : this.#first(filter, 'move');
-  }
-
-  #first(filter: PortFilter, mode: 'fill' | 'move') {
-    for (const found of this.#serving(filter, mode)) return found;
-    return undefined;
-  }
-
-  *#serving(filter: PortFilter, mode: PortAssignment['mode']) {
+  *#serving(
+    filter: PortFilter,
+    mode: PortAssignment['mode'],
+  ): Generator<{ ringPort: RingPort; member: PortMember }, undefined> {
     const source = filter.source === undefined ? {} : { source: filter.source };
     const taken = new Map<string, number>();
     const take = (id: string | undefined, change: 1 | -1): void => {
