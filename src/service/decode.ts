@@ -2,7 +2,6 @@
  * Decodes the answers of draws and lists. noria keeps an entry if its IP, port and protocol are valid and
  * `RefuseAddress` does not refuse the address; it drops and counts all others.
  */
-import type { MemberProtocol } from '../core/protocol.ts';
 import {
   type AnswerOrigin,
   bodyText,
@@ -20,7 +19,15 @@ import { SUCCESS } from './codes.ts';
 import { objectsIn, parseObject, readJson } from './decode-json.ts';
 import { readTextCode, readTextLines } from './decode-text.ts';
 import { readXml } from './decode-xml.ts';
-import { type DrawnEntry, readDetails, readEntryPort, readInteger, readIp, readText } from './fields.ts';
+import {
+  type DrawnEntry,
+  readDetails,
+  readEntryPort,
+  readInteger,
+  readIp,
+  readProtocol,
+  readText,
+} from './fields.ts';
 import { type Format, type ListName, OPERATIONS, type Product } from './operations.ts';
 
 export const MAX_ENTRIES = 1_000;
@@ -52,14 +59,6 @@ export interface DecodeOptions extends AnswerOrigin {
 }
 
 export type DecodedDraw = Omit<DrawAnswer, 'sentAt'>;
-
-/** The protocol names of the free product. The service uses `https` for an HTTP proxy that supports CONNECT. */
-const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
-  http: 'http',
-  https: 'http',
-  socks4: 'socks4',
-  socks5: 'socks5',
-};
 
 const READERS: Readonly<Record<Format, (text: string, options: DecodeOptions) => Envelope | undefined>> = {
   json: readJson,
@@ -121,11 +120,6 @@ function readEntry(raw: RawFields, { product, refuses }: DecodeOptions): DrawnEn
   if (label === undefined || label === null || label === '') return { host, port, ...details };
   const protocol = readProtocol(label);
   return protocol === undefined ? 'protocol' : { host, port, protocol, ...details };
-}
-
-function readProtocol(label: unknown): MemberProtocol | undefined {
-  const name = typeof label === 'string' ? label.trim().toLowerCase() : '';
-  return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
 }
 
 /** Source: the specification, "Additional data fields". An earlier object takes precedence. */

@@ -142,6 +142,20 @@ export function readEntryPort(raw: unknown): number | undefined {
   return typeof raw === 'string' ? parsePort(raw.trim()) : undefined;
 }
 
+/** Vendors use `https` for an HTTP proxy that supports CONNECT. */
+const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
+  http: 'http',
+  https: 'http',
+  socks4: 'socks4',
+  socks5: 'socks5',
+  socks5h: 'socks5',
+};
+
+export function readProtocol(label: unknown): MemberProtocol | undefined {
+  const name = typeof label === 'string' ? label.trim().toLowerCase() : '';
+  return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
+}
+
 /** The text as one printable, well-formed line: each run of control characters and white space becomes one space. */
 export function oneLine(text: string): string {
   return text

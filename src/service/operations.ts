@@ -50,28 +50,31 @@ function timespan(from: number, to: number, maxLifetime: string): OperationParam
 const BY_TYPE = { name: 'type', text: 1, xml: 2, json: 3 } as const;
 const BY_API = { name: 'api', key: 'akey' } as const;
 const LIMIT_BY_INSTANCE = { defaultMax: 5 } as const;
+const NO_LIFETIME = { byTimespan: false, atLeastMs: MINUTE_MS } as const;
 
-const RESIDENTIAL = {
+/** What most operations have in common. */
+const DRAW = {
   server: 'base',
   identity: BY_API,
-  params: { adr: ADR, fitter: FITTER, timespan: timespan(6, 29, '30'), tunnel: TUNNEL },
   selector: BY_TYPE,
+  count: LIMIT_BY_INSTANCE,
   minIntervalMs: SECOND_MS,
   defaultIntervalMs: 10 * SECOND_MS,
+  defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
+} as const satisfies Partial<DrawOperation>;
+
+const RESIDENTIAL = {
+  ...DRAW,
+  params: { adr: ADR, fitter: FITTER, timespan: timespan(6, 29, '30'), tunnel: TUNNEL },
   defaultLifetime: { byTimespan: true, atLeastMs: 0 },
   maxLifetimeMinutes: 30,
   fields: ['ip', 'port', 'adr', 'outip', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
 const SHORT_LIVED = {
-  server: 'base',
-  identity: BY_API,
+  ...DRAW,
   params: { adr: ADR, timespan: timespan(0, 5, '6') },
-  selector: BY_TYPE,
-  count: LIMIT_BY_INSTANCE,
   minIntervalMs: 10 * SECOND_MS,
-  defaultIntervalMs: 10 * SECOND_MS,
-  defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
   maxLifetimeMinutes: 6,
   fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
@@ -82,7 +85,7 @@ const OTHER = {
   params: {},
   count: LIMIT_BY_INSTANCE,
   minIntervalMs: 100,
-  defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
+  defaultLifetime: NO_LIFETIME,
   protocol: 'by-entry',
   fields: ['ip', 'port', 'protocol', 'adr', 'outip', 'timeout'],
 } as const satisfies DrawRow & { server: 'url' };
@@ -92,18 +95,11 @@ export const OPERATIONS: Readonly<
     readonly [Name in OtherProduct]: DrawRow & { readonly number: 'link'; readonly server: 'url' };
   } & Record<ListName, ListOperation>
 > = {
-  'long-residential': {
-    number: 1,
-    path: '/PrivateProxy/GetIP/',
-    ...RESIDENTIAL,
-    count: LIMIT_BY_INSTANCE,
-    protocol: 'http',
-  },
+  'long-residential': { number: 1, path: '/PrivateProxy/GetIP/', ...RESIDENTIAL, protocol: 'http' },
   shared: {
+    ...DRAW,
     number: 2,
     path: '/CotenancyProxy/GetIP/',
-    server: 'base',
-    identity: BY_API,
     params: {
       adr: ADR,
       nadr: { kind: 'keywords', about: 'locations to exclude: keywords for province, city or carrier' },
@@ -119,25 +115,15 @@ export const OPERATIONS: Readonly<
       },
       order: ORDER,
     },
-    selector: BY_TYPE,
-    count: LIMIT_BY_INSTANCE,
-    minIntervalMs: SECOND_MS,
-    defaultIntervalMs: 10 * SECOND_MS,
-    defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
     maxLifetimeMinutes: 10,
     protocol: 'by-pro',
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
   },
   'short-socks5': { number: 3, path: '/ShortS5Proxy/GetIP/', ...SHORT_LIVED, protocol: 'socks5' },
   'short-classic': { number: 4, path: '/ShortProxy/GetIP/', ...SHORT_LIVED, protocol: 'http' },
-  'residential-socks5': {
-    number: 5,
-    path: '/PrivateS5Proxy/GetIP/',
-    ...RESIDENTIAL,
-    count: LIMIT_BY_INSTANCE,
-    protocol: 'socks5',
-  },
+  'residential-socks5': { number: 5, path: '/PrivateS5Proxy/GetIP/', ...RESIDENTIAL, protocol: 'socks5' },
   'short-pure': {
+    ...DRAW,
     number: 6,
     path: '/GetIP/',
     server: 'extract-host',
@@ -153,18 +139,15 @@ export const OPERATIONS: Readonly<
       timespan: timespan(1, 5, '6'),
     },
     selector: { name: 'type', text: 1, json: 2, xml: 3 }, // In this operation, 2 is json and 3 is xml. In all other operations, 2 is xml and 3 is json.
-    count: LIMIT_BY_INSTANCE,
     minIntervalMs: 100, // The service allows at most ten calls per second.
-    defaultIntervalMs: 10 * SECOND_MS,
-    defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
     maxLifetimeMinutes: 6,
     protocol: 'http',
     fields: ['ip', 'port', 'adr', 'out_ip', 'expired_seconds', 'is_new_dedup'],
   },
   free: {
+    ...DRAW,
     number: 7,
     path: '/FreeProxy/Get/',
-    server: 'base',
     identity: { name: 'app_id', key: 'akey' },
     params: {
       adr: ADR,
@@ -217,23 +200,16 @@ export const OPERATIONS: Readonly<
     },
     selector: { name: 'return_type', text: 1, xml: 2, json: 3 },
     count: { max: 100, defaultMax: 20 },
-    minIntervalMs: SECOND_MS,
-    defaultIntervalMs: 10 * SECOND_MS,
-    defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
+    defaultLifetime: NO_LIFETIME,
     protocol: 'by-entry',
     fields: ['ip', 'port', 'adr', 'protocol', 'level'],
   },
   exclusive: {
+    ...DRAW,
     number: 8,
     path: '/ExclusiveProxy/GetIP/',
-    server: 'base',
-    identity: BY_API,
     params: { adr: ADR, pro: PRO, order: ORDER },
-    selector: BY_TYPE,
-    count: LIMIT_BY_INSTANCE,
-    minIntervalMs: SECOND_MS,
-    defaultIntervalMs: 10 * SECOND_MS,
-    defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
+    defaultLifetime: NO_LIFETIME,
     protocol: 'by-pro',
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime', 'area', 'id', 'lastscore', 'yestodayscore'],
   },
@@ -326,10 +302,7 @@ export type OperationParam = {
 export interface DrawRow {
   readonly number: CodeScope;
   readonly params: Readonly<Record<string, OperationParam>>;
-  readonly count: {
-    readonly max?: number;
-    readonly defaultMax: number;
-  };
+  readonly count: { readonly max?: number; readonly defaultMax: number };
   /** The minimum time in ms from the start of one call to the start of the next. */
   readonly minIntervalMs: number;
   /** The interval between calls, in ms, that the service recommends. If absent, the source must set an interval. */
@@ -352,7 +325,6 @@ interface OperationRow {
 
 export interface DrawOperation extends OperationRow, DrawRow {
   readonly number: OperationNumber;
-  readonly params: Readonly<Record<string, OperationParam>>;
   /** `base`: {base_url} of the specification. `extract-host`: the instance's own extraction server. */
   readonly server: 'base' | 'extract-host';
   readonly selector: { readonly name: string } & Readonly<Record<Format, number>>;

@@ -5,7 +5,7 @@
 import type { MemberProtocol } from '../../core/protocol.ts';
 import { Secret } from '../../core/secret.ts';
 import type { DropReason, RefuseAddress } from '../decode.ts';
-import { type DrawnEntry, readEntryPort, readIp, readText } from '../fields.ts';
+import { type DrawnEntry, readEntryPort, readIp, readProtocol, readText } from '../fields.ts';
 import { type AddressText, fillLayout, type LayoutReader, readAddressText } from './address-text.ts';
 import { expiryKindOf, type Lifetime, readLifetime } from './lifetime.ts';
 import { DEFAULT_ZONE, type EntryLogin, type ExpiryKind, type LinkRules, valueAtPath } from './rules.ts';
@@ -98,15 +98,6 @@ interface PartsOptions {
 }
 
 const MAX_COLUMNS = 10;
-/** Vendors use `https` for an HTTP proxy that supports CONNECT. */
-const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
-  http: 'http',
-  https: 'http',
-  socks4: 'socks4',
-  socks5: 'socks5',
-  socks5h: 'socks5',
-};
-
 function findEntryParts(raw: unknown, options: PartsOptions): RawEntry | undefined {
   if (typeof raw === 'string') return textParts(raw, options);
   if (typeof raw !== 'object' || raw === null) return undefined;
@@ -154,7 +145,7 @@ function fieldsByForm(
 
 function formOf(value: string, fields: ReadonlyMap<string, string>): string {
   if (readIp(value) !== undefined && !fields.has('exitIp')) return 'exitIp';
-  if (protocolOf(value) !== undefined && !fields.has('protocol')) return 'protocol';
+  if (readProtocol(value) !== undefined && !fields.has('protocol')) return 'protocol';
   for (let number = 1; ; number += 1) {
     const tag = number === 1 ? 'location' : `location${number}`;
     if (!fields.has(tag)) return tag;
@@ -170,12 +161,12 @@ function objectParts(object: object, rules: LinkRules): RawEntry | undefined {
   const expiry = rules.expiry ?? findExpiry(fields);
   const exitIp = rules.exitIp ?? findExitIp(fields, address);
   const location = rules.location ?? fieldsMeaning(fields, 'location').map(({ name }) => name);
-  const protocols = fieldsMeaning(fields, 'protocol').map(({ value }) => protocolOf(value));
+  const protocols = fieldsMeaning(fields, 'protocol').map(({ value }) => readProtocol(value));
   return {
     address,
     username: address.username ?? fieldsMeaning(fields, 'username')[0]?.value,
     password: address.password ?? fieldsMeaning(fields, 'password')[0]?.value,
-    protocol: protocolOf(address.scheme) ?? protocols.find((protocol) => protocol !== undefined),
+    protocol: readProtocol(address.scheme) ?? protocols.find((protocol) => protocol !== undefined),
     expiry: expiry && { value: read(expiry.field), as: expiry.as, since: read(expiry.since) },
     exitIp: read(exitIp),
     location: location.map(read),
@@ -241,11 +232,6 @@ function findExitIp(fields: EntryFields, { layout }: AddressText): string | unde
   const isExit = ({ name, value }: NamedField) =>
     readIp(value) !== undefined && !layout.includes(`{${name}}`);
   return fieldsMeaning(fields, 'exitIp').find(isExit)?.name;
-}
-
-function protocolOf(label: unknown): MemberProtocol | undefined {
-  const name = typeof label === 'string' ? label.trim().toLowerCase() : '';
-  return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
 }
 
 /** For each meaning, the usual names without case, `_` and `-`, the most specific first. */
