@@ -19,7 +19,6 @@ import {
   sinceLatestArrival,
 } from '../state/pace-file.ts';
 
-/** Sources that share an instance may have different rules. */
 export interface PaceRule {
   /** The minimum time in ms between the arrivals of two calls at the service, as configured. */
   readonly intervalMs: number;
@@ -32,14 +31,9 @@ export interface Turn {
   readonly process?: ProcessIdentity | undefined;
 }
 
-/** How the end of a call affects the next call. */
 export type Settlement =
-  /** The next call waits for the usual interval. */
   | { readonly kind: 'done' }
-  /**
-   * The service refused the call because it came too early (12002). `minMs` is the minimum interval in ms that the
-   * answer names; undefined if it names none.
-   */
+  /** The call came too early (12002). `minMs`: the minimum interval that the answer names. */
   | { readonly kind: 'refused'; readonly minMs: number | undefined }
   /** No call may be sent for `ms`, counted from now. */
   | { readonly kind: 'silence'; readonly ms: number };
@@ -60,33 +54,19 @@ export const PACE_UNCHANGED: Settlement = { kind: 'done' };
  * a moment after the first byte of its answer.
  */
 export const PACE_SLACK_MS = 250;
-/** The time in ms for which a claim is valid: noria sends the claimed call within this time, or not at all. */
 export const PERMIT_VALID_MS = 2_000;
 
-/**
- * A turn loses its place in the queue if it does not renew the place within this time, in ms, after the expected end of
- * its wait. So a turn whose process has ended unseen, on another machine, does not block other turns.
- */
+/** A place that is not renewed for this time after its wait is lost: its process may have ended unseen, on another machine. */
 const PLACE_GRACE_MS = 3_000;
-/**
- * The minimum time in ms for which a place in the queue must stay valid after the expected end of the wait. Otherwise,
- * `askTurn` renews it. Must be above KEEP_PLACE_EVERY_MS, so that no place expires between two calls of `askTurn`.
- */
+/** Must be above KEEP_PLACE_EVERY_MS, so that no place expires between two calls of `askTurn`. */
 const PLACE_RENEWED_AT_MS = 1_500;
-/** While noria opens the connection for a turn, it calls `askTurn` at this interval. So the turn keeps its place. */
 export const KEEP_PLACE_EVERY_MS = 1_000;
 
-/**
- * Each refusal of a call that came too early (12002) multiplies the interval by this factor. Each hour without such a
- * refusal divides the interval by this factor, down to the configured interval.
- */
+/** Each refusal (12002) makes the interval this much longer, each hour without one this much shorter. */
 const WIDEN_STEP = 1.1;
 const MAX_WIDENING = 4;
 const NARROW_EVERY_MS = 3_600_000;
-/**
- * After the k-th refusal in a row (12002: the call came too early), the next call waits 2^k times the interval, where k
- * is at most MAX_DOUBLINGS. A random part of at most JITTER times this wait is added.
- */
+/** After the k-th refusal in a row, the next call waits 2^k times the interval, and up to JITTER of that longer. */
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
@@ -135,9 +115,7 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn)
   return { newEntry: next, result: { granted: true, before, sinceArrivalMs } };
 }
 
-/**
- * Removes the claim of a turn whose call was not sent. If another turn has claimed a call since then, nothing changes.
- */
+/** No-op if another turn has claimed a call since then. */
 export function releaseClaim(
   entry: PaceEntry | undefined,
   turn: Turn,
@@ -203,10 +181,7 @@ export function waitBefore(
   return Math.max(0, Math.ceil(Math.max(gapMs, call.holdMs + PACE_SLACK_MS) - countedMs));
 }
 
-/**
- * The time in ms until a turn may call, if every turn ahead of it calls. Each turn except the first adds the interval
- * of the source for which it waits.
- */
+/** The time in ms until a turn may call, if every turn ahead of it calls. */
 function waitInQueue(
   entry: PaceEntry,
   now: Moment,
@@ -274,10 +249,7 @@ function withRefusal(refusals: Refusals | undefined, now: Moment): Refusals {
   };
 }
 
-/**
- * Resets the number of refusals in a row. Does not reset the interval: if refusals have made it longer than configured,
- * it becomes shorter only with each hour without a refusal.
- */
+/** Keeps the longer interval, which becomes shorter only with each hour without a refusal. */
 function withoutStreak(refusals: Refusals | undefined, now: Moment): Refusals | undefined {
   if (refusals === undefined || widening(refusals, now) === 1) return undefined;
   return { ...refusals, inARow: 0 };

@@ -38,19 +38,13 @@ interface PaceOptions {
   readonly random: Random;
 }
 
-/**
- * If this many permits of a place expire in a row before noria sends the call, `send` fails: the state folder is too
- * slow.
- */
+/** If this many permits of a place expire in a row, `send` fails: the state folder is too slow. */
 const MAX_EXPIRED_PERMITS = 3;
 
 export class Pace {
   readonly #key: string;
   readonly options: PaceOptions;
-  /**
-   * Runs one change of the pace entry at a time. So the callers of this process enter the queue in the order in which
-   * they began.
-   */
+  /** One change at a time, so that the callers of this process enter the queue in their order. */
   readonly #changes = new PQueue({ concurrency: 1 });
   /** As of this process's last access to the store. Other processes may have changed it since. */
   #freeAt = 0;
@@ -78,10 +72,7 @@ export class Pace {
   }
 }
 
-/**
- * The place of one caller in the queue: `waits`, then open the connection, then `send`. If `send` says so, the caller
- * starts again with `waits`.
- */
+/** The place of one caller in the queue: `waits`, then open the connection, then `send`. */
 export class Place {
   readonly #pace: Pace;
   readonly #turn: Turn;
@@ -132,13 +123,18 @@ export class Place {
     try {
       const result = await call(permit);
       settlement = settle(result);
-      return permit.state === 'expired' ? this.#countExpired() : { result };
+      if (permit.state !== 'expired') return { result };
     } catch (error) {
       if (permit.state !== 'expired') throw error;
-      return this.#countExpired();
     } finally {
       await this.#end(permit, settlement);
     }
+    this.#expired += 1;
+    if (this.#expired < MAX_EXPIRED_PERMITS) return undefined;
+    throw new NoriaError(
+      'state-unwritable',
+      `recording a call in the state folder took longer than ${PERMIT_VALID_MS} ms, ${MAX_EXPIRED_PERMITS} times in a row, so noria made no call; put state.dir on a faster disk`,
+    );
   }
 
   async leave(): Promise<void> {
@@ -163,7 +159,6 @@ export class Place {
     return this.#pace.change((entry, now) => askTurn(entry, now, this.#turn));
   }
 
-  /** Keeps the place while the caller opens its connection. */
   async #keep(): Promise<void> {
     this.#keeping = new AbortController();
     const { signal } = this.#keeping;
@@ -173,15 +168,6 @@ export class Place {
       // ignored: a turn that loses its place only waits longer. If noria cannot write the pace, `claim` reports it.
       await this.#ask().catch(() => {});
     }
-  }
-
-  #countExpired(): undefined {
-    this.#expired += 1;
-    if (this.#expired < MAX_EXPIRED_PERMITS) return undefined;
-    throw new NoriaError(
-      'state-unwritable',
-      `recording a call in the state folder took longer than ${PERMIT_VALID_MS} ms, ${MAX_EXPIRED_PERMITS} times in a row, so noria made no call; put state.dir on a faster disk`,
-    );
   }
 
   async #end({ state, answeredAt, before }: Permit, settlement: Settlement): Promise<void> {
@@ -198,10 +184,7 @@ export class Place {
   }
 }
 
-/**
- * Returns the pace of an instance by its `paceKey`. The pace remains until the process ends, even if a reload removes
- * its sources.
- */
+/** A pace remains until the process ends, even if a reload removes its sources. */
 export function openPaces(options: PaceOptions): (key: string) => Pace {
   const paces = new Map<string, Pace>();
   return (key) => {
@@ -217,14 +200,12 @@ export function paceKey(call: ServiceAddress & { readonly instance: string }): s
   return `${address.replace(/^([^/]*(?:\/+[^/]+)*)\/*$/, '$1').toLowerCase()} ${call.instance}`;
 }
 
-/** The right to send one call to the service within PERMIT_VALID_MS. */
 export class Permit implements WriteGate {
   readonly #store: PaceStore;
   readonly #ageMs: () => number;
   /** A lower bound, in ms, of the time since the previous call arrived at the service; undefined if unknown. */
   readonly sinceArrivalMs: number | undefined;
   readonly before: LastCall | undefined;
-  /** `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the request. */
   state: 'unused' | 'used' | 'expired' = 'unused';
   answeredAt: Moment | undefined;
 

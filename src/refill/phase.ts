@@ -31,16 +31,6 @@ export function isSuspended(phase: SourcePhase): phase is Suspension {
   return 'untilAt' in phase;
 }
 
-export function mayMove(from: SourceState, to: SourceState): boolean {
-  const allowed: readonly string[] = SOURCE_MOVES[from];
-  return from === to || allowed.includes(to);
-}
-
-export function pausedByOperator(source: string): Suspension {
-  const advice = `Run noria resume ${source}, or resume it in the dashboard.`;
-  return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
-}
-
 /**
  * The phase of a source that waits before it draws. Its reason is the last call if that was not successful, else the
  * pace.

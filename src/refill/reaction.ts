@@ -19,14 +19,10 @@ export interface DrawOutcome extends CodeMeaning {
   readonly code: string;
   /** The service's own text, or the details of the failure, only for the status and the log. */
   readonly message: string | undefined;
-  /**
-   * Whether further calls may prolong the problem. If true, no process that shares the pace makes a call before the
-   * suspension has ended, even if clients are waiting.
-   */
+  /** Further calls may prolong the problem: no process that shares the pace calls during the suspension, even for waiting clients. */
   readonly retryWorsens?: true;
 }
 
-/** Why a source draws nothing for some time, and for how long. */
 export interface Suspension {
   /**
    * `backoff`: noria cannot reach the service or cannot read its answers. `paused`: the service reported a temporary
@@ -35,13 +31,11 @@ export interface Suspension {
   readonly name: 'backoff' | 'paused' | 'halted';
   /** In noria's own words, not in those of the service. */
   readonly reason: string;
-  /** Empty if nothing is necessary. */
   readonly advice: string;
-  /** Absent if the reason is not a call. */
   readonly code?: string;
   /** The monotonic moment of the next draw. With Infinity, the operator has to act first. */
   readonly untilAt: number;
-  /** The monotonic moment of the next draw if clients are waiting. */
+  /** The same if clients are waiting. */
   readonly urgentAt: number;
   /** Whether the suspension ends as soon as any noria of the fleet draws from the instance. */
   readonly endsWithAnyDraw?: boolean;
@@ -58,11 +52,10 @@ export interface Reaction {
  */
 export interface InstanceReport {
   readonly quota: Quota;
-  /** How the answer suspends the instance. Absent if the service accepted the call. */
+  /** Absent if the service accepted the call. */
   readonly suspension?:
     | (Pick<DrawOutcome, 'code' | 'summary' | 'advice'> & {
         readonly phase: 'paused' | 'halted';
-        /** The monotonic moment of the next draw. If absent, the operator has to act first. */
         readonly untilAt?: number | undefined;
         readonly limitsConnections: boolean;
       })
@@ -82,7 +75,7 @@ const NOT_UNDERSTOOD: CodeVerdict = {
   retryToMs: 10 * MINUTE_MS,
 };
 const MAX_URGENT_BACKOFF_MS = MINUTE_MS;
-/** Lengthens or shortens each wait by at most this share, so that many norias do not retry at the same moment. */
+/** So that many norias do not retry at the same moment. */
 const JITTER = 0.1;
 /** Clocks differ, and the service's time zone is an assumption. */
 const AFTER_MIDNIGHT_MS = 5 * SECOND_MS;
@@ -176,7 +169,6 @@ export function reactTo(
   }
 }
 
-/** The suspension of `source` after another noria of the fleet reported one of the instance. */
 export function suspensionByReport(
   report: NonNullable<InstanceReport['suspension']>,
   source: string,

@@ -13,7 +13,6 @@ import { Source } from './source.ts';
 import { readStatistics, type StatisticsSnapshot } from './source-statistics.ts';
 import type { SourceStatus } from './status.ts';
 
-/** Events after which a source may have to draw. */
 const WAKING_EVENTS = [
   'member.quarantined',
   'member.restored',
@@ -27,7 +26,7 @@ export interface RefillOptions
   extends RefillSettings,
     Pick<SourceContext, 'extractor' | 'urls' | 'sharedCount' | 'onReport' | 'adviceOnBlock'> {
   readonly pace: PaceStore;
-  /** The state to start with: what `record()` returned in an earlier run. The snapshot file stores it. */
+  /** What `record()` returned in an earlier run. */
   readonly restored?: unknown;
 }
 
@@ -35,7 +34,6 @@ export interface RefillOptions
 export class Refiller {
   readonly #parts: RefillParts;
   #context: SourceContext | undefined;
-  /** In the order in which the configuration lists them. */
   #sources = new Map<string, Source>();
   #settings: RefillSettings = { sources: [], fill: 'demand', idleAfterMs: 0, callTimeoutMs: 0 };
   readonly #early: (() => void)[] = [];
@@ -120,7 +118,6 @@ export class Refiller {
     await Promise.all([...removed.values()].map((source) => source.close()));
   }
 
-  /** What noria keeps across a restart, as plain data for the option `restored`. */
   record(): unknown {
     return Object.fromEntries(
       [...this.#sources].map(([name, source]) => [name, source.statistics.snapshot()]),

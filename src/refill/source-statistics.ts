@@ -9,25 +9,22 @@ import type { Quota } from '../service/answer.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
 
 export const DEFAULT_LATENCY_MS = 1_000;
-/** The weight of the latest call in the moving average of the duration of calls. */
 const LATENCY_WEIGHT = 0.3;
 /** Until the first draw, and while the service tells no lifetimes. */
 const DEFAULT_LIFETIME_MS = 60_000;
 const LIFETIME_WEIGHT = 0.2;
 /** After this number of draws in a row that added no usable member, the time between draws grows. One is normal. */
 const MAX_FRUITLESS_DRAWS = 3;
-/** noria distrusts a source after this number of its members in a row have failed before their first use. */
 const DISTRUST_AFTER = 10;
-/** The same for members that need a probe. The number is higher because most free proxies do not work. */
+/** Higher, because most free proxies do not work. */
 const DISTRUST_AFTER_UNPROVEN = 100;
 const MAX_SPACING_MS = 120_000;
-/** The weight of the latest member in the share of members that fail before their first use. */
 const DEAD_WEIGHT = 0.05;
 const MAX_DEAD_SHARE = 0.8;
 
 const count = z.int().nonnegative();
 
-/** The statistics as the snapshot file stores them. An invalid field counts as missing. */
+/** An invalid field counts as missing. */
 const snapshotSchema = z.object({
   drawn: count.catch(0),
   used: count.catch(0),
@@ -36,7 +33,6 @@ const snapshotSchema = z.object({
   budget: z.object({ day: count, drawn: z.array(z.string()).readonly() }).catch({ day: 0, drawn: [] }),
   /** The maximum count per call that noria learned from refusals (12003); absent: unknown. */
   learnedMost: count.min(1).optional().catch(undefined),
-  /** The share of the latest members that failed before their first use; absent: unknown. */
   deadShare: z.number().min(0).max(1).optional().catch(undefined),
 });
 
@@ -44,9 +40,7 @@ export type StatisticsSnapshot = z.infer<typeof snapshotSchema>;
 
 const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
 
-/**
- * Returns the statistics by the name of the source. The statistics of a source are undefined if they are unreadable.
- */
+/** By the name of the source; undefined if unreadable. */
 export function readStatistics(value: unknown): ReadonlyMap<string, StatisticsSnapshot | undefined> {
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }
@@ -65,7 +59,6 @@ export interface SharedCount {
 export class SourceStatistics {
   /** Members that the pool accepted, plus proxies that noria must not use: both cost money. Since the state folder was created. */
   drawn: number;
-  /** Removed members that clients had used. */
   used: number;
   /** Removed members that no client had used, plus proxies that noria must not use. */
   unused: number;
@@ -80,7 +73,6 @@ export class SourceStatistics {
   #hasLifetime = false;
   /** The share of the latest members that failed before their first use. */
   deadShare: number;
-  /** How many of the latest members failed before their first use, in a row. */
   failedInARow = 0;
   readonly #distrustAfter: number;
   #fruitlessDraws = 0;
@@ -118,19 +110,14 @@ export class SourceStatistics {
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }
 
-  /**
-   * The monotonic moment before which no draw should start. An urgent draw starts at once, unless noria distrusts the
-   * source: its new members would probably fail.
-   */
+  /** An urgent draw starts at once, unless noria distrusts the source: its new members would probably fail. */
   notBeforeAt(urgent: boolean): number {
     return urgent && !this.isDistrusted ? 0 : this.#notBeforeAt;
   }
 
   /**
-   * Records an answered draw at the monotonic moment `now`.
-   *
    * @param gained - how many more members are usable because of the draw.
-   * @param gapMs - the time in ms from the answer of one call to the next call.
+   * @param gapMs - from the answer of one call to the next call.
    */
   recordDraw(gained: number, now: number, gapMs: number): void {
     this.#fruitlessDraws = gained > 0 ? 0 : this.#fruitlessDraws + 1;
@@ -153,7 +140,7 @@ export class SourceStatistics {
     this.#hasLifetime = true;
   }
 
-  /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */
+  /** Runs for every tunnel, so it must be fast. */
   recordUse(): void {
     if (this.failedInARow === 0) return;
     if (this.isDistrusted) this.#notBeforeAt = 0;
@@ -161,12 +148,7 @@ export class SourceStatistics {
     this.#distrustedDraws = 0;
   }
 
-  /**
-   * Records that a member has left the pool.
-   *
-   * @param uses - the number of tunnels and requests that it had accepted.
-   * @returns whether noria now begins to distrust the source.
-   */
+  /** @returns whether noria now begins to distrust the source. */
   recordRemoval(
     uses: number,
     { hasFailed, isOwn }: { readonly hasFailed: boolean; readonly isOwn: boolean },
@@ -205,20 +187,18 @@ export class SourceStatistics {
   }
 }
 
-/** The day of the service at `wallAt` (epoch ms), as a number of days since 1970. */
+/** The day of the service, as a number of days since 1970. */
 export function serviceDay(wallAt: number): number {
   return Math.floor((wallAt + SERVICE_ZONE_OFFSET_MS) / DAY_MS);
 }
 
-/** The time in ms from the moment `wallAt` (epoch ms) to the service's next midnight; above 0. */
 export function untilServiceMidnight(wallAt: number): number {
   return (serviceDay(wallAt) + 1) * DAY_MS - SERVICE_ZONE_OFFSET_MS - wallAt;
 }
 
 /**
- * Counts the distinct IPs of one day of the service. If the wall clock moves back to the previous day, the count
- * continues. If it moves back further, a new count starts, so that a wall clock that was years ahead does not block the
- * budget for years.
+ * The distinct IPs of one day of the service. If the wall clock moves back to the previous day, the count continues; further
+ * back, a new one starts, so that a wall clock that was years ahead does not block the budget for years.
  */
 export class DailyBudget {
   #day: number;

@@ -21,14 +21,7 @@ import { ExitRotation } from './exit-rotation.ts';
 import type { DrawSourceOptions, SourceContext } from './options.ts';
 import { type Pace, type Permit, type Place, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
-import {
-  isSuspended,
-  mayMove,
-  pausedByOperator,
-  phaseReport,
-  type SourcePhase,
-  waitingPhase,
-} from './phase.ts';
+import { isSuspended, phaseReport, SOURCE_MOVES, type SourcePhase, waitingPhase } from './phase.ts';
 import { type DrawInputs, type DrawPlan, describeHolding, type HoldingInputs, planDraw } from './plan.ts';
 import {
   type DrawOutcome,
@@ -90,22 +83,18 @@ export class Source {
   readonly #context: SourceContext;
   readonly statistics: SourceStatistics;
   readonly #stock: DrawInputs['stock'];
-  /** When a list was last read. */
   #readAt = -Infinity;
   #rotation: ExitRotation | undefined;
   #whitelist: Whitelist | undefined;
 
   #phase: SourcePhase = { name: 'idle', reason: 'no client request yet' };
-  /** The monotonic moment of the last move to a phase with another name. */
   #movedAt: number;
   #isPausedByOperator = false;
-  /** Whether the operator requested a draw. Such a draw needs no demand and ignores a suspension. */
+  /** Requested by the operator: needs no demand and ignores a suspension. */
   #refillRequested = false;
-  /** Whether the source has to make a draw that needs no client request, such as its first draw. */
   #drawsAhead = false;
 
   #lastCall: DrawOutcome | undefined;
-  /** Set if noria could not make the latest call because the fleet's store was lost. */
   #lossOfStore: DrawOutcome | undefined;
   /** The kind of the last call's result (`CodeVerdict.kind`), and the number of calls in a row with this kind. */
   #streak = NO_STREAK;
@@ -159,7 +148,7 @@ export class Source {
     });
   }
 
-  /** See `Refiller.refill`. No-op while the operator has paused the source. */
+  /** No-op while the operator has paused the source. */
   refill(): void {
     this.#refillRequested = !this.#isPausedByOperator;
     this.wake();
@@ -171,15 +160,12 @@ export class Source {
     this.wake();
   }
 
-  /**
-   * Draws again if noria dropped all proxies of the last draw. Call this after a reload that did not change the options
-   * of this source: another option, such as `pool.allowPrivateAddresses`, may now let noria accept these proxies.
-   */
+  /** Draws again if noria dropped all proxies of the last draw: an option of the pool may now let noria accept them. */
   reloaded(): void {
     if (this.#last?.allDropped) this.drawAhead();
   }
 
-  /** Draws nothing until `resume`. A call in flight continues, and the pool gets its members. */
+  /** A call in flight continues, and the pool gets its members. */
   pause(): void {
     this.#isPausedByOperator = true;
     this.#refillRequested = false;
@@ -187,7 +173,7 @@ export class Source {
     this.wake();
   }
 
-  /** Ends the operator's pause. If the source is suspended for another reason, it tries one draw. */
+  /** If the source is suspended for another reason than the operator's pause, it tries one draw. */
   resume(): void {
     const wasPaused = this.#isPausedByOperator;
     this.#refillRequested = isSuspended(this.#phase) && !wasPaused;
@@ -215,7 +201,6 @@ export class Source {
     this.wake();
   }
 
-  /** Call it when the fleet's store is available again. Ends a suspension that the loss of the store caused. */
   storeReturned(): void {
     this.statistics.budget.shareAgain(this.#context.clock.now());
     if (this.#lossOfStore !== undefined) this.#streak = NO_STREAK;
@@ -279,7 +264,6 @@ export class Source {
     };
   }
 
-  /** Aborts the turn and its call, and waits for their end. Idempotent. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#turn?.abort();
@@ -327,10 +311,12 @@ export class Source {
   #move(next: SourcePhase): void {
     const from = this.#phase;
     const source = this.options.name;
-    if (!mayMove(from.name, next.name)) {
-      throw new TypeError(`source ${source}: ${from.name} -> ${next.name} is not a move`);
+    const allowed: readonly string[] = SOURCE_MOVES[from.name];
+    if (from.name !== next.name) {
+      if (!allowed.includes(next.name))
+        throw new TypeError(`source ${source}: ${from.name} -> ${next.name} is not a move`);
+      this.#movedAt = this.#context.clock.monotonic();
     }
-    if (from.name !== next.name) this.#movedAt = this.#context.clock.monotonic();
     this.#phase = next;
     if (from.name === next.name && from.reason === next.reason) return;
     this.#context.bus.emit('source.moved', { source, from: from.name, to: next.name, ...phaseReport(next) });
@@ -383,8 +369,11 @@ export class Source {
     this.#unreadReport = undefined;
     if (report !== undefined) this.#applyReport(report);
     const suspendedUntilAt = this.#suspendedUntilAt();
-    if (this.#isPausedByOperator) this.#move(pausedByOperator(this.options.name));
-    else if (suspendedUntilAt > this.#context.clock.monotonic()) this.#timer.armBy(suspendedUntilAt);
+    if (this.#isPausedByOperator) {
+      const advice = `Run noria resume ${this.options.name}, or resume it in the dashboard.`;
+      const forever = { untilAt: Infinity, urgentAt: Infinity };
+      this.#move({ name: 'paused', reason: 'paused by the operator', advice, ...forever });
+    } else if (suspendedUntilAt > this.#context.clock.monotonic()) this.#timer.armBy(suspendedUntilAt);
     else this.#execute(this.#plan());
   }
 
@@ -409,8 +398,8 @@ export class Source {
   }
 
   /**
-   * Plans the next draw. The pace may not allow its call yet. Plans no draw while a source with a smaller priority
-   * number can serve the clients, unless the operator requested the draw.
+   * The pace may not allow the call yet. No draw while a source with a smaller priority number can serve the clients,
+   * unless the operator requested it.
    */
   #plan(): DrawPlan {
     const plan = this.#planAfter(this.#pace.nextInMs);
@@ -419,7 +408,6 @@ export class Source {
     return { kind: 'idle', reason: 'a source with a smaller priority number can serve the clients' };
   }
 
-  /** @param startInMs - the time in ms until the call may start. */
   #planAfter(startInMs: number): DrawPlan {
     const ahead = this.#drawsAhead ? START_MEMBERS : this.#mayRecover() ? 1 : 0;
     const { clock } = this.#context;
@@ -442,7 +430,6 @@ export class Source {
     });
   }
 
-  /** @param atLeast - the number of members to hold even without client requests. */
   #holding(atLeast: number): HoldingInputs {
     const { pool, settings } = this.#context;
     const { name, size } = this.options;
@@ -570,10 +557,7 @@ export class Source {
     }
   }
 
-  /**
-   * Reports why the source waits. If the wait is more than twice the usual time between two calls, and the last call
-   * does not explain it, the report names the possible causes.
-   */
+  /** A long wait that the last call does not explain has another cause. */
   #reportWait(ms: number): void {
     const last = this.#last;
     if (ms > 2 * this.#gapMs && (last === undefined || last.verdict.kind === 'ok')) {
@@ -620,7 +604,7 @@ export class Source {
     }
   }
 
-  /** Makes the call if it is still necessary. @returns the effect on the pace. */
+  /** @returns the effect on the pace. */
   async #send(draw: OpenDraw, permit: Permit, turn: AbortSignal): Promise<Settlement> {
     if (turn.aborted) return PACE_UNCHANGED;
     const plan = this.#planAfter(0); // plans again: the pool may have changed while the connection opened
@@ -696,7 +680,6 @@ export class Source {
     return added;
   }
 
-  /** @returns the effect of the call on the pace. */
   #learn(answered: DrawOutcome, call: Call): Settlement {
     const whitelist = answered.refusesAddress ? this.#whitelist : undefined;
     const outcome = whitelist?.refused(answered) ?? answered;
@@ -751,7 +734,6 @@ export class Source {
     if (kind === 'slow-down') this.#warn(`${describeOutcome(outcome)} ${causeOfRefusal(sinceArrivalMs)}`);
   }
 
-  /** Tells the other norias of the fleet what the call has shown about the instance, unless they know it. */
   #report(outcome: DrawOutcome, suspension: Suspension | undefined): void {
     this.#unreadReport = undefined; // outdated, because this noria has made a call since it received the report
     const report = reportOf(outcome, suspension, this.statistics.quota);
@@ -760,7 +742,6 @@ export class Source {
     this.#context.onReport?.(this.options.name, report);
   }
 
-  /** Forgets what the source learned with the old options, and ends the suspension that they caused. */
   #forgetOldOptions(): void {
     this.#lastCall = undefined;
     this.#lossOfStore = undefined;
