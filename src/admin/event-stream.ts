@@ -10,10 +10,7 @@ import { clientNetwork } from '../core/networks.ts';
 import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
-/**
- * The events that clients can receive. Events of single attempts, tunnels and connections are not included, because
- * they are too frequent; /metrics counts them.
- */
+/** Without those of single attempts, tunnels and connections: they are too frequent, and /metrics counts them. */
 const STREAMED_EVENTS = [
   'member.joined',
   'member.quarantined',

@@ -68,10 +68,6 @@ export function openHistory(bus: EventBus, clock: Clock) {
     }),
   ];
   return {
-    /**
-     * Returns the values of all ended steps, oldest first. A value is `null` if noria had not yet started. A latency or
-     * a success rate is also `null` if the step has no client requests.
-     */
     read: (span: Span) => bySpan[span].read(clock),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
@@ -88,7 +84,6 @@ const BUCKETS_PER_OCTAVE = 4;
 const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 
 type FailureSide = keyof HistoryView['failures'];
-/** The columns that count events. */
 type Count = FailureSide | 'tunnels' | 'failedRequests' | 'leftUsed' | 'leftUnused';
 type Column = Count | 'bytesUp' | 'bytesDown' | 'dialP50' | 'dialP95';
 
@@ -213,10 +208,7 @@ export class TrafficRing {
     return step % this.#stepCount;
   }
 
-  /**
-   * Returns the values of all ended steps, oldest first. The value is null for all steps before recording began, and
-   * for the step in which it began, because that step is incomplete.
-   */
+  /** Of all ended steps, oldest first; null up to the step in which recording began, which is incomplete. */
   #values(column: Column, convert: (value: number, index: number) => number | null = (value) => value) {
     const stored = this.#columns[column];
     const values: (number | null)[] = [];
@@ -271,10 +263,7 @@ class LatencyHistogram {
     stored.set(this.#counts, offset);
   }
 
-  /**
-   * Returns the quantile in ms: the middle of its bucket. Returns undefined if the histogram is empty.
-   * @param fraction - from 0 to 1: the share of durations that do not exceed the quantile.
-   */
+  /** In ms: the middle of its bucket; undefined if the histogram is empty. */
   quantile(fraction: number): number | undefined {
     if (this.#total === 0) return undefined;
     const wanted = Math.max(1, Math.ceil(fraction * this.#total));

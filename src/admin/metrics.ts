@@ -58,10 +58,7 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
 
 let processRegistry: Registry | undefined;
 
-/**
- * Returns the metrics of the process. All admin servers share one registry for them, because prom-client cannot stop
- * collecting them.
- */
+/** All admin servers share one registry for the process, because prom-client cannot stop collecting. */
 function getProcessRegistry(): Registry {
   if (processRegistry === undefined) {
     processRegistry = new Registry();

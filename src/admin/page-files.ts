@@ -61,7 +61,6 @@ function readAsset(key: string): PageFile[] {
   return folder === 'docs' ? [docsFile(name, bytes)] : [];
 }
 
-/** Returns every page of the documentation as plain text, or no page if the documentation is not installed. */
 function readDocs(): PageFile[] {
   const folder = DOCS_FOLDERS.find((url) => existsSync(url));
   if (folder === undefined) return [];

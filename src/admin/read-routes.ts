@@ -46,10 +46,7 @@ const limitQuery = z.object({
     .openapi({ description: 'The maximum number of entries; without it, all entries' }),
 });
 
-/**
- * @returns a function that discards the cached snapshots. Call this function after a change, so that the next read
- * shows the change.
- */
+/** @returns a function that discards the cached snapshots, so that the next read shows a change. */
 export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => void {
   const { backend, clock } = parts;
   const status = new SnapshotCache(clock, () => backend.status());
@@ -218,7 +215,7 @@ function addLedger(app: OpenAPIHono, { backend, clock }: ReadRouteParts): void {
   );
 }
 
-/** Returns epoch ms; NaN for a text that is neither a duration nor a moment. */
+/** In epoch ms; NaN for a text that is neither a duration nor a moment. */
 function momentOf(text: string, now: number): number {
   const ms = parseDuration(text);
   return ms === undefined ? Date.parse(text) : now - ms;
@@ -296,7 +293,6 @@ class JsonList {
     this.#encoded = encodeJson(items);
   }
 
-  /** Returns the JSON of the first `limit` items, or of all items when `limit` is undefined. */
   encode(limit: number | undefined): Uint8Array<ArrayBuffer> {
     if (limit === undefined || limit >= this.#items.length) return this.#encoded;
     return encodeJson(this.#items.slice(0, limit));

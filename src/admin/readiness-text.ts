@@ -17,9 +17,6 @@ export function readinessHeadline({ state, reason, problems }: Readiness): strin
   return [`${state.replace('-', ' ')}: ${reason}`, ...others].join('; ');
 }
 
-/**
- * Returns the headline. If noria is not ready, further lines say since when, when noria tries again, and what to do.
- */
 export function readinessLines(readiness: Readiness): string[] {
   const { ready, advice, sinceSeconds, nextAttemptSeconds, problems } = readiness;
   if (ready) return [readinessHeadline(readiness)];

@@ -3,6 +3,7 @@ import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { endOfDay } from '../ledger/usage.ts';
 import type { UsedToday } from '../listener/user-limits.ts';
 import { workersOf } from './part-options.ts';
 
@@ -32,16 +33,11 @@ export function feedLimits({
       return [[username, { bytes: bytes * norias, members: members * norias }] as const];
     });
     const processes = workersOf(config()) * norias;
-    const leftMs = untilMidnight(clock.now());
+    const now = clock.now();
+    const leftMs = endOfDay(now) - now;
     if (counted.length > 0) send({ processes, leftMs, users: Object.fromEntries(counted) });
     timer = clock.after(SECOND_MS, run);
   };
   let timer = clock.after(0, run);
   return { [Symbol.dispose]: () => timer[Symbol.dispose]() };
-}
-
-/** In this machine's time zone, as usage counts its days. */
-function untilMidnight(now: number): number {
-  const date = new Date(now);
-  return new Date(date.getFullYear(), date.getMonth(), date.getDate() + 1).getTime() - now;
 }

@@ -62,9 +62,9 @@ export function decideReadiness(
   };
 }
 
+/** Such a problem stays the same while its reason changes. */
 const GROWING_REASONS: ReadonlySet<ReadinessProblem['kind']> = new Set(['requests-failing', 'draw-late']);
 
-/** Whether the state and the problems are the same. Problems of GROWING_REASONS may differ in their reason. */
 export function isSameReadiness(one: Readiness, other: Readiness): boolean {
   const problemKey = ({ kind, source, reason }: ReadinessProblem) =>
     GROWING_REASONS.has(kind) ? [kind, source] : [kind, source, reason];
@@ -127,7 +127,6 @@ function limitingProblems({
   return found;
 }
 
-/** Returns the problem that may leave the next client without a member of the source; [] if there is none. */
 function problemOf(source: SourceStatus, facts: ReadinessFacts): ReadinessProblem[] {
   const { name, state, reason, advice, blocked, lastDraw, nextCallSeconds } = source;
   const meaning = source.meaning ?? '';

@@ -83,7 +83,7 @@ export class RecentRequests {
     });
   }
 
-  /** Returns the matching requests, newest first. */
+  /** Newest first. */
   find(filter: RequestFilter): RequestRecord[] {
     const { limit = MAX_REQUESTS } = filter;
     const fits = matcherOf(filter);

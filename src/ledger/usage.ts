@@ -110,7 +110,7 @@ export class Usage {
     return [...new Set([this.#name, ...(await this.#storedDays())])].sort().reverse();
   }
 
-  /** Returns undefined for a day of which nothing is known. */
+  /** Undefined for a day of which nothing is known. */
   async read(kind: UsageKind, day = this.#today()): Promise<UsageRow[] | undefined> {
     if (day !== this.#today()) {
       const stored = await this.#readDay(day);
@@ -350,7 +350,8 @@ function dayOf(now: number): string {
   return parts.map((part) => String(part).padStart(2, '0')).join('-');
 }
 
-function endOfDay(now: number): number {
+/** In this machine's time zone. */
+export function endOfDay(now: number): number {
   const date = new Date(now);
   return new Date(date.getFullYear(), date.getMonth(), date.getDate() + 1).getTime();
 }
