@@ -20,7 +20,7 @@ import { localHostOf } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
 import { readVersion } from '../core/version.ts';
 import type { Flag } from './command.ts';
-import type { Terminal } from './terminal.ts';
+import { badUsage, type Terminal } from './terminal.ts';
 
 export interface AdminTarget {
   readonly origin: string;
@@ -134,10 +134,10 @@ export class AdminClient {
         token === undefined
           ? `requires a token: set NORIA_ADMIN_TOKEN, or give the configuration file of that noria with -c (${tokenNote})`
           : `refuses the token (${tokenNote}): this token is not admin.token of the daemon`;
-      return new NoriaError('bad-usage', `the daemon at ${origin} ${why}`);
+      return badUsage(`the daemon at ${origin} ${why}`);
     }
     if (isFaultCode(code)) return new NoriaError(code, message);
-    return new NoriaError('bad-usage', `the daemon at ${origin} refused the request: ${message}`);
+    return badUsage(`the daemon at ${origin} refused the request: ${message}`);
   }
 
   #unreachable(message: string, cause?: unknown): NoriaError {
@@ -234,7 +234,7 @@ export function findAdminTarget({ admin, config }: AdminFlags, env: Terminal['en
   const token = env['NORIA_ADMIN_TOKEN']?.trim();
   if (!token) return target;
   if (!/^[\x21-\x7e]+$/.test(token)) {
-    throw new NoriaError('bad-usage', 'NORIA_ADMIN_TOKEN contains white space or a character outside ASCII');
+    throw badUsage('NORIA_ADMIN_TOKEN contains white space or a character outside ASCII');
   }
   return { ...target, token: new Secret(token), tokenNote: 'NORIA_ADMIN_TOKEN' };
 }
@@ -263,11 +263,10 @@ function readTarget(file: string, env: Terminal['env']): AdminTarget {
   const { address } = section;
   const token = { token: section.token, tokenNote: tokenNote(file, section) };
   if (address === undefined) return { ...DEFAULT_TARGET, ...token };
-  if (address === 'off')
-    throw new NoriaError('bad-usage', `admin is off in ${file}: the daemon has no admin API`);
+  if (address === 'off') throw badUsage(`admin is off in ${file}: the daemon has no admin API`);
   if (address.kind === 'fd' || address.port === 0) {
     const message = `admin.address of ${file} has no fixed port: give --admin the address that the daemon's log shows`;
-    throw new NoriaError('bad-usage', message);
+    throw badUsage(message);
   }
   return { ...token, origin: httpOrigin(address.host, address.port), givenBy: `admin.address of ${file}` };
 }
@@ -283,7 +282,7 @@ function originOf(text: string, givenBy: string): string {
   const refuse = (why: string) => {
     // A text with @ may contain a password, so the message does not quote it.
     const quoted = text.includes('@') ? '' : ` ${text}`;
-    return new NoriaError('bad-usage', `${givenBy}${quoted}: ${why}; expected for example ${EXAMPLES}`);
+    return badUsage(`${givenBy}${quoted}: ${why}; expected for example ${EXAMPLES}`);
   };
   const trimmed = text.trim().replace(/^\/\//, '');
   const digits = /^:?(\d+)$/.exec(trimmed)?.[1];

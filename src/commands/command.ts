@@ -5,7 +5,7 @@ import { parsePort } from '../core/host-port.ts';
 import type { LogLevel } from '../core/log-options.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-export interface CommandContext {
+interface CommandContext {
   readonly program: Command;
   readonly terminal: Terminal;
   logLevel(): LogLevel | undefined;
@@ -24,7 +24,9 @@ export type Flag = readonly [
   },
 ];
 
-interface CommandSpec<Args extends readonly unknown[]> {
+export type AddCommand = (context: CommandContext) => void;
+
+export function command<Args extends readonly unknown[]>(spec: {
   readonly name: string;
   readonly about: string;
   readonly args?: readonly (readonly [name: string, about: string, choices?: readonly string[]])[];
@@ -32,11 +34,7 @@ interface CommandSpec<Args extends readonly unknown[]> {
   readonly examples: readonly string[];
   readonly help?: string;
   run(context: CommandContext, ...args: Args): Promise<number> | Promise<void>;
-}
-
-export type AddCommand = (context: CommandContext) => void;
-
-export function command<Args extends readonly unknown[]>(spec: CommandSpec<Args>): AddCommand {
+}): AddCommand {
   const { name, about, args = [], flags = [], examples, help } = spec;
   return (context) => {
     const made = context.program.command(name).description(about);

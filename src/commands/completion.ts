@@ -7,25 +7,9 @@ type Shell = (typeof SHELLS)[number];
 
 /** What follows a flag on the command line: nothing, a path, free text, or one of the listed words. */
 type FlagValue = 'none' | 'file' | 'free' | readonly string[];
-
-interface Flag {
-  readonly long: string;
-  readonly short: string | undefined;
-  readonly about: string;
-  readonly value: FlagValue;
-}
-
-interface CommandWords {
-  readonly name: string;
-  readonly about: string;
-  readonly flags: readonly Flag[];
-  readonly choices: readonly string[];
-}
-
-interface CommandTree {
-  readonly commands: readonly CommandWords[];
-  readonly top: CommandWords;
-}
+type Flag = ReturnType<typeof flagOf>;
+type CommandWords = ReturnType<typeof wordsOf>;
+type CommandTree = Readonly<{ commands: readonly CommandWords[]; top: CommandWords }>;
 
 export const completionCommand = command({
   name: 'completion',
@@ -42,12 +26,12 @@ export const completionCommand = command({
   },
 });
 
-function wordsOf(command: Command, parent?: Command): CommandWords {
-  const flags = [...command.options, ...(parent?.options ?? [])].map(flagOf);
+function wordsOf(command: Command, parent?: Command) {
+  const flags: Flag[] = [...command.options, ...(parent?.options ?? [])].map(flagOf);
   return {
     name: command.name(),
     about: command.description(),
-    flags: [...flags, { long: '--help', short: undefined, about: 'print help', value: 'none' }],
+    flags: [...flags, { long: '--help', short: undefined, about: 'print help', value: 'none' as const }],
     choices: command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []),
   };
 }
@@ -58,8 +42,8 @@ function helpOf(program: Command): CommandWords {
   return { name: 'help', about: 'show the usage of a command', flags: [], choices };
 }
 
-function flagOf({ long, short, flags, required, argChoices, description }: Option): Flag {
-  const value = !required ? 'none' : (argChoices ?? (flags.includes('<file>') ? 'file' : 'free'));
+function flagOf({ long, short, flags, required, argChoices, description }: Option) {
+  const value: FlagValue = !required ? 'none' : (argChoices ?? (flags.includes('<file>') ? 'file' : 'free'));
   return { long: long ?? '', short, about: description, value };
 }
 

@@ -38,29 +38,23 @@ export const checkCommand = command({
   ],
   examples: ['check', 'check -c /etc/noria/noria.yaml', 'check --schema > noria.schema.json'],
   help: 'If the file is invalid, the command prints every error with file:line:column. The command also checks the files in state.dir. With a fleet, it also connects to the store of the fleet.\n\nExit codes: 0 fine, 1 the store refuses noria or cannot serve a fleet, 2 invalid configuration or files, 3 store unreachable.',
-  run: ({ terminal }, flags: { readonly config?: string; readonly schema?: boolean }) =>
-    check(flags, terminal),
+  run: async ({ terminal }, flags: { readonly config?: string; readonly schema?: boolean }) => {
+    if (flags.schema === true) {
+      terminal.print(JSON.stringify(schemaJson(), undefined, 2));
+      return EXIT.fine;
+    }
+    const config = readConfig(flags.config, terminal);
+    terminal.print(printConfig(config).trimEnd());
+    for (const { line, column, path, message } of config.warnings) {
+      terminal.printError(`${config.file}:${line}:${column}: warning: ${path}: ${message}`);
+    }
+    const codes = [
+      config.state === undefined ? EXIT.fine : await checkStateFolder(config.state.dir, terminal),
+      config.fleet === undefined ? EXIT.fine : await checkStore(config, config.fleet, terminal),
+    ];
+    return codes.find((code) => code !== EXIT.fine) ?? EXIT.fine;
+  },
 });
-
-async function check(
-  flags: { readonly config?: string; readonly schema?: boolean },
-  terminal: Terminal,
-): Promise<number> {
-  if (flags.schema === true) {
-    terminal.print(JSON.stringify(schemaJson(), undefined, 2));
-    return EXIT.fine;
-  }
-  const config = readConfig(flags.config, terminal);
-  terminal.print(printConfig(config).trimEnd());
-  for (const { line, column, path, message } of config.warnings) {
-    terminal.printError(`${config.file}:${line}:${column}: warning: ${path}: ${message}`);
-  }
-  const codes = [
-    config.state === undefined ? EXIT.fine : await checkStateFolder(config.state.dir, terminal),
-    config.fleet === undefined ? EXIT.fine : await checkStore(config, config.fleet, terminal),
-  ];
-  return codes.find((code) => code !== EXIT.fine) ?? EXIT.fine;
-}
 
 async function checkStore(config: Config, fleet: FleetConfig, terminal: Terminal): Promise<number> {
   const { inspectStore } = await import('../fleet/redis/inspect-store.ts');

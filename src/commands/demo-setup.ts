@@ -9,37 +9,24 @@ import { join } from 'node:path';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { pause, systemClock } from '../core/clock.ts';
-import { describeError, NoriaError } from '../core/faults.ts';
+import { describeError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { Daemon } from '../daemon/daemon.ts';
 import { openStoreClient } from '../fleet/redis/connection.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
+import { badUsage } from './terminal.ts';
 
 export const DEFAULT_HOST = '127.0.0.1';
-export const DEFAULT_PORT = 8888;
-export const DEFAULT_ADMIN_PORT = 8889;
-export const DEFAULT_TARGET_PORT = 8080;
-export const DEMO_FLEET = 'demo';
 /** Browsers need the listener with a password: they send a user name only after a 407. */
-export const DEFAULT_AUTH_PORT = 8890;
+export const PORTS = { proxy: 8888, admin: 8889, browser: 8890, target: 8080 };
+export const DEMO_FLEET = 'demo';
 const PORT_STEP = 10;
 
-export interface DemoSecrets {
-  readonly password: string;
-  readonly token: string;
-}
-
-export interface PortFlags {
-  readonly port?: number;
-  readonly adminPort?: number;
-  readonly targetPort?: number;
-  readonly browserPort?: number;
-}
-
-interface DemoReplica {
-  readonly number: number;
-  readonly storePort: number | undefined;
-}
+export type DemoSecrets = Readonly<Record<'password' | 'token', string>>;
+export type PortFlags = Readonly<
+  Partial<Record<'port' | 'adminPort' | 'targetPort' | 'browserPort', number>>
+>;
+type DemoReplica = Readonly<{ number: number; storePort: number | undefined }>;
 
 export async function demoConfig(
   setup: {
@@ -55,9 +42,9 @@ export async function demoConfig(
   const shifted = (port: number) => (port === 0 ? 0 : port + step);
   const found = (given: number | undefined, preferred: number) =>
     given === undefined ? freePort(host, shifted(preferred)) : shifted(given);
-  const port = await found(flags.port, DEFAULT_PORT);
-  const authPort = await found(flags.browserPort ?? (flags.port === 0 ? 0 : undefined), DEFAULT_AUTH_PORT);
-  const adminPort = await found(flags.adminPort, DEFAULT_ADMIN_PORT);
+  const port = await found(flags.port, PORTS.proxy);
+  const authPort = await found(flags.browserPort ?? (flags.port === 0 ? 0 : undefined), PORTS.browser);
+  const adminPort = await found(flags.adminPort, PORTS.admin);
   const [http, socks] = split(flags.members);
   const sources = [
     sourceText('city', 'short-classic', http, sandbox),
@@ -90,15 +77,15 @@ export function describeTakenPorts(
   const { listeners, admin, target } = used;
   const shift = PORT_STEP * (number - 1);
   const uses = [
-    { what: 'proxy', given: port, preferred: DEFAULT_PORT + shift, address: listeners[0] },
+    { what: 'proxy', given: port, preferred: PORTS.proxy + shift, address: listeners[0] },
     {
       what: 'proxy for browsers',
       given: browserPort ?? (port === 0 ? 0 : undefined),
-      preferred: DEFAULT_AUTH_PORT + shift,
+      preferred: PORTS.browser + shift,
       address: listeners[1],
     },
-    { what: 'dashboard', given: adminPort, preferred: DEFAULT_ADMIN_PORT + shift, address: admin },
-    { what: 'target site', given: targetPort, preferred: DEFAULT_TARGET_PORT, address: target },
+    { what: 'dashboard', given: adminPort, preferred: PORTS.admin + shift, address: admin },
+    { what: 'target site', given: targetPort, preferred: PORTS.target, address: target },
   ];
   return uses.flatMap(({ what, given, preferred, address }) => {
     const taken = address?.slice(address.lastIndexOf(':') + 1);
@@ -203,7 +190,7 @@ async function start(program: string, port: number, folder: string): Promise<Chi
     // EACCES: no folder of the search path has it, and one of them is closed to this user
     if (error instanceof Error && 'code' in error && /^(ENOENT|EACCES)$/.test(String(error.code)))
       return undefined;
-    throw new NoriaError('bad-usage', `--replicas: ${program} does not start: ${describeError(error)}`);
+    throw badUsage(`--replicas: ${program} does not start: ${describeError(error)}`);
   }
 }
 
@@ -222,10 +209,7 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
     }
   }
   const how = child.exitCode === null ? `does not accept connections` : `ended with code ${child.exitCode}`;
-  throw new NoriaError(
-    'bad-usage',
-    `--replicas: ${program} on port ${port} ${how}; run this program yourself to see why`,
-  );
+  throw badUsage(`--replicas: ${program} on port ${port} ${how}; run this program yourself to see why`);
 }
 
 /** Ends the server. SIGKILL also ends a process that SIGSTOP has stopped; the server's data is no longer needed. */

@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto';
 import { InvalidArgumentError } from 'commander';
 import { pause, systemBoot, systemClock } from '../core/clock.ts';
-import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
 import { isLocalAddress, localHostOf } from '../core/listen-address.ts';
 import { createLog } from '../core/log.ts';
@@ -15,11 +14,7 @@ import { openSandbox, type Sandbox } from '../sandbox/sandbox.ts';
 import { createTimekeeper } from '../state/moment.ts';
 import { command, type Flag, fractionOption, integer, portOption, untilSignal } from './command.ts';
 import {
-  DEFAULT_ADMIN_PORT,
-  DEFAULT_AUTH_PORT,
   DEFAULT_HOST,
-  DEFAULT_PORT,
-  DEFAULT_TARGET_PORT,
   DEMO_FLEET,
   type DemoSecrets,
   type DemoStore,
@@ -27,13 +22,14 @@ import {
   describeTakenPorts,
   freePort,
   openDemoStore,
+  PORTS,
   type PortFlags,
   replicaName,
   split,
 } from './demo-setup.ts';
 import { STORY_MEMBERS, tellStory } from './story.ts';
 import { formatTable } from './table.ts';
-import { EXIT, type Terminal } from './terminal.ts';
+import { badUsage, EXIT, type Terminal } from './terminal.ts';
 
 const MEMBERS = integer(1, 1_000, 20);
 const FRACTION = { read: fractionOption, fallback: 0 };
@@ -65,14 +61,14 @@ export const demoCommand = command({
       'address to listen on, 0.0.0.0 in a container; if other machines can reach it, the demo requires a password and a token, which it prints',
       { read: hostOption, fallback: DEFAULT_HOST },
     ],
-    portFlag('--port', 'the proxy', DEFAULT_PORT),
+    portFlag('--port', 'the proxy', PORTS.proxy),
     portFlag(
       '--browser-port',
       'the second proxy, which asks for a user name as browsers need it',
-      DEFAULT_AUTH_PORT,
+      PORTS.browser,
     ),
-    portFlag('--admin-port', 'the dashboard', DEFAULT_ADMIN_PORT),
-    portFlag('--target-port', 'the target site', DEFAULT_TARGET_PORT),
+    portFlag('--admin-port', 'the dashboard', PORTS.admin),
+    portFlag('--target-port', 'the target site', PORTS.target),
     ['--story', 'demonstrate noria step by step, and say what to look at on the dashboard'],
     [
       '--replicas <count>',
@@ -105,12 +101,11 @@ function portFlag(name: string, what: string, preferred: number): Flag {
 
 async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | undefined): Promise<number> {
   if (flags.story && flags.members < STORY_MEMBERS)
-    throw new NoriaError('bad-usage', `--story needs --members ${STORY_MEMBERS} or more`);
+    throw badUsage(`--story needs --members ${STORY_MEMBERS} or more`);
   const secrets = demoSecrets(flags, terminal);
-  if (flags.story && secrets !== undefined)
-    throw new NoriaError('bad-usage', '--story works only on loopback: remove --host');
+  if (flags.story && secrets !== undefined) throw badUsage('--story works only on loopback: remove --host');
   if (flags.replicas > 1 && (flags.story || secrets !== undefined))
-    throw new NoriaError('bad-usage', '--replicas cannot be combined with --story or --host');
+    throw badUsage('--replicas cannot be combined with --story or --host');
   // registered before the start: without a handler, a signal would end noria and leave the store running
   const signalled = untilSignal();
   const owner = new Ownership();
@@ -226,7 +221,7 @@ async function openDemoSandbox({ members, dead, slow, story, targetPort }: DemoF
   const shared = { lifetimeMs, dead, slow, singlePullLimit: Math.max(1, members) };
   // The service has twice as many proxies as the pool, so that later draws bring new members.
   return openSandbox({
-    targetPort: targetPort ?? (await freePort(DEFAULT_HOST, DEFAULT_TARGET_PORT)),
+    targetPort: targetPort ?? (await freePort(DEFAULT_HOST, PORTS.target)),
     instances: [
       { product: 'short-classic', members: http * 2, ...shared },
       { product: 'short-socks5', members: Math.max(1, socks) * 2, ...shared },
@@ -240,10 +235,7 @@ function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | unde
   return { password: random(), token: env['NORIA_ADMIN_TOKEN'] || random() };
 }
 
-interface DemoFacts {
-  readonly targetUrl: string;
-  readonly members: number;
-}
+type DemoFacts = Readonly<{ targetUrl: string; members: number }>;
 
 function introduction(
   { listeners, admin = '' }: Daemon['addresses'],
@@ -361,19 +353,17 @@ export const sandboxCommand = command({
   ],
   examples: ['sandbox --port 9090', 'sandbox --dead 0.2 --pace 1000', 'sandbox --scenario scenario.yaml'],
   help: 'docs/sandbox.md explains how to make the sandbox answer with any code.',
-  run: ({ terminal }, flags: SandboxFlags) => runSandbox(flags, terminal),
+  run: async ({ terminal }, { pace, ...flags }: SandboxFlags) => {
+    const signalled = untilSignal();
+    const sandbox = await openSandbox({ ...flags, ...(pace === undefined ? {} : { paceMs: pace }) });
+    try {
+      for (const line of describeSandbox(sandbox)) terminal.print(line);
+      await signalled;
+    } finally {
+      await sandbox.close();
+    }
+  },
 });
-
-async function runSandbox({ pace, ...flags }: SandboxFlags, terminal: Terminal): Promise<void> {
-  const signalled = untilSignal();
-  const sandbox = await openSandbox({ ...flags, ...(pace === undefined ? {} : { paceMs: pace }) });
-  try {
-    for (const line of describeSandbox(sandbox)) terminal.print(line);
-    await signalled;
-  } finally {
-    await sandbox.close();
-  }
-}
 
 function describeSandbox(sandbox: Sandbox): string[] {
   return [

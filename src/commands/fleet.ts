@@ -33,25 +33,23 @@ export const fleetCommand = command({
   flags: [['--json', 'print JSON'], CONFIG_FLAG],
   examples: ['fleet', 'fleet -c /etc/noria/noria.yaml --json'],
   help: 'This command needs no running noria. Exit codes: 0 fine, 1 the store refuses noria, 2 no fleet in the configuration, 3 store unreachable.',
-  run: ({ terminal }, flags: ServiceFlags) => showFleet(flags, terminal),
+  run: async ({ terminal }, flags: ServiceFlags) => {
+    const config = readConfig(flags.config, terminal);
+    if (config.fleet === undefined) {
+      throw new NoriaError(
+        'bad-config',
+        `${config.file}: fleet: missing; the command "noria fleet" requires the address of the store`,
+      );
+    }
+    const store = await connectStore(config.fleet, holdingClock, systemRandom);
+    try {
+      const report = await readReport(config, config.fleet.name, store);
+      printResult(terminal, flags, report, () => formatReport(report, terminal));
+    } finally {
+      await store.close();
+    }
+  },
 });
-
-async function showFleet(flags: ServiceFlags, terminal: Terminal): Promise<void> {
-  const config = readConfig(flags.config, terminal);
-  if (config.fleet === undefined) {
-    throw new NoriaError(
-      'bad-config',
-      `${config.file}: fleet: missing; the command "noria fleet" requires the address of the store`,
-    );
-  }
-  const store = await connectStore(config.fleet, holdingClock, systemRandom);
-  try {
-    const report = await readReport(config, config.fleet.name, store);
-    printResult(terminal, flags, report, () => formatReport(report, terminal));
-  } finally {
-    await store.close();
-  }
-}
 
 async function readReport(config: Config, name: string, store: FleetStore) {
   const { countSessions, differencesOf, readInstance } = await import('../fleet/redis/read-fleet.ts');

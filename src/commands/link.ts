@@ -35,7 +35,7 @@ import type { LinkCall } from '../service/request.ts';
 import { command, integer } from './command.ts';
 import { type CallSettings, callWithinPace, dropTexts } from './service.ts';
 import { formatTable } from './table.ts';
-import { printResult, type Terminal } from './terminal.ts';
+import { badUsage, printResult, type Terminal } from './terminal.ts';
 
 interface LinkFlags {
   readonly count: number;
@@ -66,41 +66,39 @@ export const linkCommand = command({
     'link proxies.txt',
   ],
   help: 'docs/links.md explains what noria recognises, and how to set the rest.',
-  run: ({ terminal }, url: string, flags: LinkFlags) => showLink(url, flags, terminal),
+  run: async ({ terminal }, given: string, flags: LinkFlags) => {
+    const text = given === '-' ? (await terminal.readHidden('link: ')).trim() : given;
+    const other = gatewayOf(text) ?? (existsSync(text) ? await listOf(text) : undefined);
+    if (other !== undefined) {
+      printResult(terminal, flags, other, () => other, 0);
+      return;
+    }
+    const url = readUrl(text);
+    const call = callOfUrl(url, flags.count);
+    const known = configuredLink(call.instance, terminal);
+    const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder(terminal) };
+    const intervalMs = Math.max(MIN_SPACING_MS, known?.source?.intervalMs ?? 0);
+    const answer = await callWithinPace(
+      settings,
+      {
+        ...call,
+        intervalMs,
+        send: (transport, gate): Promise<DecodedLink> =>
+          extractLink(transport, call, { gate, refuses: settings.refuses }),
+      },
+      terminal,
+    );
+    const facts = linkFacts(url, answer);
+    printResult(terminal, flags, facts, () => linkReport(facts));
+  },
 });
-
-async function showLink(given: string, flags: LinkFlags, terminal: Terminal): Promise<void> {
-  const text = given === '-' ? (await terminal.readHidden('link: ')).trim() : given;
-  const other = gatewayOf(text) ?? (existsSync(text) ? await listOf(text) : undefined);
-  if (other !== undefined) {
-    printResult(terminal, flags, other, () => other, 0);
-    return;
-  }
-  const url = readUrl(text);
-  const call = callOfUrl(url, flags.count);
-  const known = configuredLink(call.instance, terminal);
-  const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder(terminal) };
-  const intervalMs = Math.max(MIN_SPACING_MS, known?.source?.intervalMs ?? 0);
-  const answer = await callWithinPace(
-    settings,
-    {
-      ...call,
-      intervalMs,
-      send: (transport, gate): Promise<DecodedLink> =>
-        extractLink(transport, call, { gate, refuses: settings.refuses }),
-    },
-    terminal,
-  );
-  const facts = linkFacts(url, answer);
-  printResult(terminal, flags, facts, () => linkReport(facts));
-}
 
 /** No message quotes the URL, because it contains keys. */
 function readUrl(given: string): Secret {
   const { scalarType } = linkUrl();
   const reading = scalarType.read(given);
   if ('value' in reading) return reading.value;
-  throw new NoriaError('bad-usage', `the link ${reading.wrong}; expected ${scalarType.expected}`);
+  throw badUsage(`the link ${reading.wrong}; expected ${scalarType.expected}`);
 }
 
 /** Private addresses are accepted: the command only prints them. */
@@ -349,8 +347,7 @@ function gatewayOf(given: string): readonly string[] | undefined {
   const [username = '', ...password] = rest.slice(0, Math.max(0, at)).split(':');
   if (address === undefined || username === '' || password.length === 0) return undefined;
   if (!SESSION_WORD.test(username))
-    throw new NoriaError(
-      'bad-usage',
+    throw badUsage(
       `the user name of this address names no session, so noria cannot make other names of it; write it as in the vendor's documentation, for example ${username}-session-abc123`,
     );
   const source = {

@@ -18,67 +18,62 @@ import { changesForRestart } from '../daemon/part-options.ts';
 import { command, untilSignal } from './command.ts';
 import { CONFIG_FLAG, findConfigFile } from './config.ts';
 import { inheritedSockets, ServiceManager } from './service-manager.ts';
-import type { Terminal } from './terminal.ts';
 
 export const runCommand = command({
   name: 'run',
   about: 'run the daemon until SIGTERM or SIGINT, then wait for open tunnels',
   flags: [CONFIG_FLAG, ['--watch', 'reload the configuration when its file changes, as on SIGHUP']],
   examples: ['run', 'run --watch', 'run -c /etc/noria/noria.yaml --log-level debug'],
-  run: ({ terminal, logLevel }, flags: { readonly config?: string; readonly watch?: boolean }) =>
-    run(flags.config, flags.watch === true, terminal.env, logLevel()),
+  run: async (
+    { terminal: { env }, logLevel },
+    flags: { readonly config?: string; readonly watch?: boolean },
+  ) => {
+    const level = logLevel();
+    tuneForShortLives();
+    const file = findConfigFile(flags.config);
+    const read = () => withLogLevel(loadConfig(file, { env }), level);
+    const config = read();
+    const log = createLog(config.log);
+    // registered before noria starts: as PID 1, noria would otherwise ignore signals
+    const signalled = untilSignal((signal) =>
+      log.info({ signal }, 'noria ends at once, because of a second signal'),
+    );
+    const started = Promise.withResolvers<Daemon>();
+    const onPhase = (phase: 'reloading' | 'ready') => manager[phase]();
+    const reloader = new Reloader({ daemon: started.promise, log, file, read, onPhase });
+    const hangups = reloader.onHangup(); // registered before noria starts: without a handler, SIGHUP ends the process
+    logWarnings(config, log);
+    const daemon = await startDaemon({
+      config,
+      log,
+      reload: (answered) => reloader.reload('admin API', answered),
+      inheritedFds: inheritedSockets(env, process.pid),
+    });
+    const status = () => readinessHeadline(daemon.control.status());
+    const manager = new ServiceManager({ env, clock: systemClock, boot: systemBoot(), log, status });
+    const observers = [
+      daemon.bus.on('readiness.changed', () => manager.statusChanged()),
+      hangups,
+      ...(flags.watch ? [reloader.onFileChange()] : []),
+    ];
+    started.resolve(daemon);
+    collectGarbageOfStart();
+    const { listeners, admin = 'off', proxyPool } = daemon.addresses;
+    log.info({ listeners, admin, ...(proxyPool !== undefined && { proxyPool }) }, 'noria is running');
+    manager.ready();
+    const end = await Promise.race([signalled, daemon.failed]);
+    if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
+    else log.error({ error: end.message }, 'noria failed and is shutting down');
+    for (const observer of observers) observer[Symbol.dispose]();
+    const closing = daemon.close();
+    manager.stopping(daemon.config.shutdown.drainTimeoutMs);
+    await closing;
+    await manager.close();
+    const { cutConnections } = daemon;
+    log.info(cutConnections === 0 ? {} : { cutConnections }, 'noria has ended');
+    if (typeof end !== 'string') throw end;
+  },
 });
-
-async function run(
-  given: string | undefined,
-  isWatched: boolean,
-  env: Terminal['env'],
-  level: LogLevel | undefined,
-): Promise<void> {
-  tuneForShortLives();
-  const file = findConfigFile(given);
-  const read = () => withLogLevel(loadConfig(file, { env }), level);
-  const config = read();
-  const log = createLog(config.log);
-  // registered before noria starts: as PID 1, noria would otherwise ignore signals
-  const signalled = untilSignal((signal) =>
-    log.info({ signal }, 'noria ends at once, because of a second signal'),
-  );
-  const started = Promise.withResolvers<Daemon>();
-  const onPhase = (phase: 'reloading' | 'ready') => manager[phase]();
-  const reloader = new Reloader({ daemon: started.promise, log, file, read, onPhase });
-  const hangups = reloader.onHangup(); // registered before noria starts: without a handler, SIGHUP ends the process
-  logWarnings(config, log);
-  const daemon = await startDaemon({
-    config,
-    log,
-    reload: (answered) => reloader.reload('admin API', answered),
-    inheritedFds: inheritedSockets(env, process.pid),
-  });
-  const status = () => readinessHeadline(daemon.control.status());
-  const manager = new ServiceManager({ env, clock: systemClock, boot: systemBoot(), log, status });
-  const observers = [
-    daemon.bus.on('readiness.changed', () => manager.statusChanged()),
-    hangups,
-    ...(isWatched ? [reloader.onFileChange()] : []),
-  ];
-  started.resolve(daemon);
-  collectGarbageOfStart();
-  const { listeners, admin = 'off', proxyPool } = daemon.addresses;
-  log.info({ listeners, admin, ...(proxyPool !== undefined && { proxyPool }) }, 'noria is running');
-  manager.ready();
-  const end = await Promise.race([signalled, daemon.failed]);
-  if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
-  else log.error({ error: end.message }, 'noria failed and is shutting down');
-  for (const observer of observers) observer[Symbol.dispose]();
-  const closing = daemon.close();
-  manager.stopping(daemon.config.shutdown.drainTimeoutMs);
-  await closing;
-  await manager.close();
-  const { cutConnections } = daemon;
-  log.info(cutConnections === 0 ? {} : { cutConnections }, 'noria has ended');
-  if (typeof end !== 'string') throw end;
-}
 
 /** --log-level overrides the level in the file, also after a reload. */
 function withLogLevel(config: Config, level: LogLevel | undefined): Config {

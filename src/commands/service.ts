@@ -25,7 +25,7 @@ import type { PaceStore } from '../state/pace-file.ts';
 import { command, type Flag } from './command.ts';
 import { CONFIG_FLAG, readConfig } from './config.ts';
 import { formatTable } from './table.ts';
-import type { Terminal } from './terminal.ts';
+import { badUsage, type Terminal } from './terminal.ts';
 
 export interface ServiceFlags {
   readonly config?: string;
@@ -46,17 +46,15 @@ export interface CallSettings {
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-interface PacedCall<Answer> extends ServiceAddress {
-  readonly instance: string;
-  readonly intervalMs: number;
-  send(transport: Transport, gate: WriteGate): Promise<Answer>;
-  settle?(answer: Answer): Settlement;
-}
-
 /** Records the call where a running noria sees it, so that its next call is not too early. */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   { timeoutMs, stateDir, openTunnel, fleet }: CallSettings,
-  call: PacedCall<Answer>,
+  call: ServiceAddress & {
+    readonly instance: string;
+    readonly intervalMs: number;
+    send(transport: Transport, gate: WriteGate): Promise<Answer>;
+    settle?(answer: Answer): Settlement;
+  },
   terminal: Terminal,
 ): Promise<Answer> {
   const clock = holdingClock;
@@ -115,7 +113,7 @@ function sourceNamed(config: Config, name: string): SourceConfig {
   const source = config.sources.find((candidate) => candidate.name === name);
   if (source !== undefined) return source;
   const known = config.sources.map((candidate) => candidate.name).join(', ');
-  throw new NoriaError('bad-usage', `${config.file} has no source ${name}; its sources are: ${known}`);
+  throw badUsage(`${config.file} has no source ${name}; its sources are: ${known}`);
 }
 
 function callSettingsOf(config: Config): CallSettings {
@@ -167,48 +165,45 @@ export const extractCommand = command({
   args: [['<source>', 'a source of the configuration']],
   flags: [['-n, --count <count>', 'how many proxies to ask for (default: 1)'], JSON_FLAG, CONFIG_FLAG],
   examples: ['extract city', 'extract city -n 5 --json | jq -r \'.[] | "\\(.ip):\\(.port)"\''],
-  run: ({ terminal }, name: string, flags: ServiceFlags) => extract(name, flags, terminal),
-});
-
-async function extract(name: string, flags: ServiceFlags, terminal: Terminal): Promise<void> {
-  const config = readConfig(flags.config, terminal);
-  const source = sourceNamed(config, name);
-  const call = callOf(config, source);
-  if (call.product === 'gateway' || call.product === 'list')
-    throw new NoriaError(
-      'bad-usage',
-      `source ${name} has the product ${call.product}, which makes no extraction call; noria members lists its members`,
+  run: async ({ terminal }, name: string, flags: ServiceFlags) => {
+    const config = readConfig(flags.config, terminal);
+    const source = sourceNamed(config, name);
+    const call = callOf(config, source);
+    if (call.product === 'gateway' || call.product === 'list')
+      throw badUsage(
+        `source ${name} has the product ${call.product}, which makes no extraction call; noria members lists its members`,
+      );
+    const { number, fields, count: limits } = OPERATIONS[source.product];
+    const count = readCount(flags.count, limits.max);
+    const settings = callSettingsOf(config);
+    const { refuses } = settings;
+    const { secrets } = source;
+    const answer = await callWithinPace(
+      settings,
+      {
+        ...call,
+        intervalMs: source.intervalMs,
+        send: (transport, gate) => callService(transport, { ...call, count }, { secrets, gate, refuses }),
+        settle: (received) =>
+          reactTo(outcomeOfAnswer(source.product, received), {
+            ...{ source: name, consecutive: 1 },
+            ...{ clock: systemClock, random: systemRandom },
+          }).settlement,
+      },
+      terminal,
     );
-  const { number, fields, count: limits } = OPERATIONS[source.product];
-  const count = readCount(flags.count, limits.max);
-  const settings = callSettingsOf(config);
-  const { refuses } = settings;
-  const { secrets } = source;
-  const answer = await callWithinPace(
-    settings,
-    {
-      ...call,
-      intervalMs: source.intervalMs,
-      send: (transport, gate) => callService(transport, { ...call, count }, { secrets, gate, refuses }),
-      settle: (received) =>
-        reactTo(outcomeOfAnswer(source.product, received), {
-          ...{ source: name, consecutive: 1 },
-          ...{ clock: systemClock, random: systemRandom },
-        }).settlement,
-    },
-    terminal,
-  );
-  requireSuccess(number, answer);
-  const rows = answer.entries.map((entry) => printEntry(entry, fields));
-  printRecords(rows, { fields, json: flags.json === true }, terminal);
-  for (const line of dropTexts(answer.dropped)) terminal.printError(line);
-}
+    requireSuccess(number, answer);
+    const rows = answer.entries.map((entry) => printEntry(entry, fields));
+    printRecords(rows, { fields, json: flags.json === true }, terminal);
+    for (const line of dropTexts(answer.dropped)) terminal.printError(line);
+  },
+});
 
 function readCount(text: string | undefined, max = 1_000): number {
   if (text === undefined) return 1;
   const count = /^\d{1,4}$/.test(text) ? Number(text) : 0;
   if (count >= 1 && count <= max) return count;
-  throw new NoriaError('bad-usage', `--count ${text} is not a whole number from 1 to ${max}`);
+  throw badUsage(`--count ${text} is not a whole number from 1 to ${max}`);
 }
 
 /** The service's code for an empty list. For this command, an empty list is not an error. */
@@ -224,34 +219,31 @@ export const areasCommand = command({
     CONFIG_FLAG,
   ],
   examples: ['areas dedicated', 'areas dedicated --keyword 广东,江苏 --json'],
-  run: ({ terminal }, name: string, flags: ServiceFlags) => listAreas(name, flags, terminal),
-});
-
-async function listAreas(name: string, flags: ServiceFlags, terminal: Terminal): Promise<void> {
-  const config = readConfig(flags.config, terminal);
-  const source = sourceNamed(config, name);
-  if (source.product !== 'exclusive') {
-    throw new NoriaError(
-      'bad-usage',
-      `source ${name} has the product ${source.product}; only exclusive sources have area lines`,
+  run: async ({ terminal }, name: string, flags: ServiceFlags) => {
+    const config = readConfig(flags.config, terminal);
+    const source = sourceNamed(config, name);
+    if (source.product !== 'exclusive') {
+      throw badUsage(
+        `source ${name} has the product ${source.product}; only exclusive sources have area lines`,
+      );
+    }
+    const { baseUrl, instance, key, intervalMs } = source;
+    const asked = { baseUrl, instance, key, method: config.service.method };
+    const areaKeyword = flags.keyword;
+    const answer = await callWithinPace(
+      callSettingsOf(config),
+      {
+        ...{ baseUrl, instance, intervalMs },
+        send: (transport, gate) =>
+          areas(transport, { ...asked, ...(areaKeyword !== undefined && { areaKeyword }) }, gate),
+      },
+      terminal,
     );
-  }
-  const { baseUrl, instance, key, intervalMs } = source;
-  const asked = { baseUrl, instance, key, method: config.service.method };
-  const areaKeyword = flags.keyword;
-  const answer = await callWithinPace(
-    callSettingsOf(config),
-    {
-      ...{ baseUrl, instance, intervalMs },
-      send: (transport, gate) =>
-        areas(transport, { ...asked, ...(areaKeyword !== undefined && { areaKeyword }) }, gate),
-    },
-    terminal,
-  );
-  if (answer.code !== NO_MATCHING_AREA) requireSuccess(9, answer);
-  const fields = Object.keys(OPERATIONS.areas.fields);
-  printRecords(answer.records, { fields, json: flags.json === true }, terminal);
-}
+    if (answer.code !== NO_MATCHING_AREA) requireSuccess(9, answer);
+    const fields = Object.keys(OPERATIONS.areas.fields);
+    printRecords(answer.records, { fields, json: flags.json === true }, terminal);
+  },
+});
 
 const NO_MATCHING_INSTANCE = '18003';
 /** The minimum time between two calls. noria chose it; the service specifies none for this operation. */
@@ -270,43 +262,41 @@ export const instancesCommand = command({
     CONFIG_FLAG,
   ],
   examples: ['instances', 'instances --status near-expiry --json'],
-  run: ({ terminal }, flags: ServiceFlags) => listInstances(flags, terminal),
+  run: async ({ terminal }, flags: ServiceFlags) => {
+    const config = readConfig(flags.config, terminal);
+    const { account } = config;
+    const { baseUrl, method } = config.service;
+    if (account === undefined) {
+      throw new NoriaError(
+        'bad-config',
+        `${config.file}: account: missing; the command "noria instances" requires the account's username and password`,
+      );
+    }
+    if (baseUrl === undefined)
+      throw new NoriaError(
+        'bad-config',
+        `${config.file}: service.baseUrl: missing; the command "noria instances" requires it`,
+      );
+    const answer = await callWithinPace(
+      callSettingsOf(config),
+      {
+        baseUrl,
+        instance: `account ${account.username}`,
+        intervalMs: INTERVAL_MS,
+        send: (transport, gate) =>
+          instances(
+            transport,
+            { method, baseUrl, ...account, ...(flags.status && { status: INSTANCE_STATUSES[flags.status] }) },
+            gate,
+          ),
+      },
+      terminal,
+    );
+    if (answer.code !== NO_MATCHING_INSTANCE) requireSuccess(10, answer);
+    const fields = Object.keys(OPERATIONS.instances.fields);
+    printRecords(answer.records, { fields, json: flags.json === true }, terminal);
+  },
 });
-
-async function listInstances(flags: ServiceFlags, terminal: Terminal): Promise<void> {
-  const config = readConfig(flags.config, terminal);
-  const { account } = config;
-  const { baseUrl, method } = config.service;
-  if (account === undefined) {
-    throw new NoriaError(
-      'bad-config',
-      `${config.file}: account: missing; the command "noria instances" requires the account's username and password`,
-    );
-  }
-  if (baseUrl === undefined)
-    throw new NoriaError(
-      'bad-config',
-      `${config.file}: service.baseUrl: missing; the command "noria instances" requires it`,
-    );
-  const answer = await callWithinPace(
-    callSettingsOf(config),
-    {
-      baseUrl,
-      instance: `account ${account.username}`,
-      intervalMs: INTERVAL_MS,
-      send: (transport, gate) =>
-        instances(
-          transport,
-          { method, baseUrl, ...account, ...(flags.status && { status: INSTANCE_STATUSES[flags.status] }) },
-          gate,
-        ),
-    },
-    terminal,
-  );
-  if (answer.code !== NO_MATCHING_INSTANCE) requireSuccess(10, answer);
-  const fields = Object.keys(OPERATIONS.instances.fields);
-  printRecords(answer.records, { fields, json: flags.json === true }, terminal);
-}
 
 /** Reads the password from standard input, because an argument would be visible in the history of the shell. */
 export const keyCommand = command({
@@ -316,7 +306,7 @@ export const keyCommand = command({
   run: async ({ terminal }) => {
     const typed = await terminal.readHidden('password: ');
     const password = typed.replace(/\r?\n$/, '');
-    if (password === '') throw new NoriaError('bad-usage', 'no password on standard input');
+    if (password === '') throw badUsage('no password on standard input');
     terminal.print(keyFromPassword(new Secret(password)).reveal());
   },
 });

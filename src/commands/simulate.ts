@@ -19,7 +19,7 @@ import { OPERATIONS } from '../service/operations.ts';
 import { readStateFile } from '../state/state-files.ts';
 import { command, integer } from './command.ts';
 import { CONFIG_FLAG, readConfig } from './config.ts';
-import { EXIT, type Terminal } from './terminal.ts';
+import { badUsage, EXIT } from './terminal.ts';
 
 const HOURS_PER_DAY = 24;
 const MAX_DAYS = 366;
@@ -99,24 +99,22 @@ export const simulateCommand = command({
     'simulate --json | jq .costPerDay',
   ],
   help: 'The simulation assumes that members live as long as the product and its timespan promise. The advice assumes that an IP costs the same whatever its timespan; check that with the vendor.',
-  run: ({ terminal }, flags: SimulateFlags) => predict(flags, terminal),
+  run: async ({ terminal }, flags: SimulateFlags) => {
+    const config = readConfig(flags.config, terminal);
+    if (config.sources.length === 0) {
+      throw new NoriaError(
+        'bad-config',
+        `${config.file}: sources: empty; the command "noria simulate" requires at least one source`,
+      );
+    }
+    const options = await optionsOf(config, flags);
+    const report = await simulate(options);
+    const advice = await advise(options, timespansOf(config));
+    if (flags.json === true) terminal.print(JSON.stringify({ ...report, advice }, undefined, 2));
+    else terminal.print(`${formatReport(report)}\n\n${formatAdvice(advice)}`);
+    return EXIT.fine;
+  },
 });
-
-async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number> {
-  const config = readConfig(flags.config, terminal);
-  if (config.sources.length === 0) {
-    throw new NoriaError(
-      'bad-config',
-      `${config.file}: sources: empty; the command "noria simulate" requires at least one source`,
-    );
-  }
-  const options = await optionsOf(config, flags);
-  const report = await simulate(options);
-  const advice = await advise(options, timespansOf(config));
-  if (flags.json === true) terminal.print(JSON.stringify({ ...report, advice }, undefined, 2));
-  else terminal.print(`${formatReport(report)}\n\n${formatAdvice(advice)}`);
-  return EXIT.fine;
-}
 
 async function optionsOf(config: Config, flags: SimulateFlags): Promise<SimulationOptions> {
   const { days, seed, replicas, slow, early } = flags;
@@ -181,7 +179,7 @@ function readLog(path: string): SimulatedLoad['log'] {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    throw new NoriaError('bad-usage', `cannot read the log ${path}: ${describeError(error)}`);
+    throw badUsage(`cannot read the log ${path}: ${describeError(error)}`);
   }
   const times = text.split('\n').flatMap((line) => {
     const { data } = requestSchema.safeParse(parsed(line));
@@ -190,10 +188,7 @@ function readLog(path: string): SimulatedLoad['log'] {
   });
   const first = Math.min(...times);
   if (times.length === 0)
-    throw new NoriaError(
-      'bad-usage',
-      `the log ${path} has no request: expected lines of JSON with the key "at"`,
-    );
+    throw badUsage(`the log ${path} has no request: expected lines of JSON with the key "at"`);
   const moments = times.map((at) => at - first).sort((a, b) => a - b);
   const lengthMs = moments.at(-1) ?? 0;
   // after the last request, the usual time passes before the first one comes again

@@ -5,7 +5,7 @@ import { readinessLines } from '../admin/readiness-text.ts';
 import type { MemberJson, Status } from '../admin/schemas.ts';
 import { type Language, translate } from '../core/chinese.ts';
 import { type Clock, holdingClock, pause, systemClock } from '../core/clock.ts';
-import { hasCode, NoriaError } from '../core/faults.ts';
+import { hasCode } from '../core/faults.ts';
 import { formatCount } from '../core/words.ts';
 import { type SourceStatus, stateWord } from '../refill/status.ts';
 import {
@@ -17,7 +17,7 @@ import {
 } from './admin-client.ts';
 import { command } from './command.ts';
 import { cutToWidth, displayWidth, formatTable, numbers, wrapText } from './table.ts';
-import { EXIT, languageOfTerminal, type Terminal } from './terminal.ts';
+import { badUsage, EXIT, languageOfTerminal, type Terminal } from './terminal.ts';
 
 interface StatusFlags extends AdminFlags {
   readonly watch?: boolean;
@@ -33,23 +33,21 @@ export const statusCommand = command({
   ],
   examples: ['status', 'status --watch', 'status --admin 18889', 'status --json | jq .pool'],
   help: `${TOKEN_HELP} Exit codes: 0 ready, 1 not ready, 3 unreachable.`,
-  run: ({ terminal }, flags: StatusFlags) => showStatus(flags, terminal),
+  run: async ({ terminal }, flags: StatusFlags) => {
+    if (flags.watch === true && flags.json === true) {
+      throw badUsage('use either --watch or --json: --json prints one answer');
+    }
+    const client = openAdminClient(flags, terminal);
+    if (flags.watch === true) return (await watch(client, terminal)) ? EXIT.fine : EXIT.failed;
+    const status = await client.status();
+    if (flags.json === true) terminal.print(JSON.stringify(status, undefined, 2));
+    else {
+      const format = formatOf(terminal, systemClock);
+      for (const line of formatStatus(status, await client.members(), format)) terminal.print(line);
+    }
+    return status.ready ? EXIT.fine : EXIT.failed;
+  },
 });
-
-async function showStatus(flags: StatusFlags, terminal: Terminal): Promise<number> {
-  if (flags.watch === true && flags.json === true) {
-    throw new NoriaError('bad-usage', 'use either --watch or --json: --json prints one answer');
-  }
-  const client = openAdminClient(flags, terminal);
-  if (flags.watch === true) return (await watch(client, terminal)) ? EXIT.fine : EXIT.failed;
-  const status = await client.status();
-  if (flags.json === true) terminal.print(JSON.stringify(status, undefined, 2));
-  else {
-    const format = formatOf(terminal, systemClock);
-    for (const line of formatStatus(status, await client.members(), format)) terminal.print(line);
-  }
-  return status.ready ? EXIT.fine : EXIT.failed;
-}
 
 async function watch(client: AdminClient, terminal: Terminal): Promise<boolean> {
   const ending = new AbortController();
@@ -70,14 +68,6 @@ async function watch(client: AdminClient, terminal: Terminal): Promise<boolean> 
   }
 }
 
-interface StatusWatch {
-  readonly fetch: () => Promise<{ readonly status: Status; readonly members: readonly MemberJson[] }>;
-  readonly url: string;
-  readonly terminal: Terminal;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-}
-
 const INTERVAL_MS = 1_000;
 const ENTER_SCREEN = '\u001b[?1049h\u001b[?25l';
 const LEAVE_SCREEN = '\u001b[?25h\u001b[?1049l';
@@ -86,7 +76,13 @@ const CLEAR_LINE_END = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
 
 /** @returns whether noria was ready last. @throws NoriaError if the first request fails, or a later one is refused. */
-export async function watchStatus(options: StatusWatch): Promise<boolean> {
+export async function watchStatus(options: {
+  readonly fetch: () => Promise<{ readonly status: Status; readonly members: readonly MemberJson[] }>;
+  readonly url: string;
+  readonly terminal: Terminal;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}): Promise<boolean> {
   const { terminal, clock, signal } = options;
   const read = async () => {
     const { status, members } = await options.fetch();

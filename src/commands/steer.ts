@@ -1,23 +1,34 @@
 /**
- * The commands that steer a running noria through its admin API: `members`, `sessions`, `pause`, `resume`, `refill` and
- * `reload`.
+ * The commands that ask and steer a running noria through its admin API: `members`, `sessions`, `pause`, `resume`,
+ * `refill` and `reload`; and what its clients requested: `why`, `usage` and `sites`.
  */
-import { type SessionJson, sessionSchema } from '../admin/schemas.ts';
-import { translate } from '../core/chinese.ts';
+import {
+  type RequestJson,
+  requestSchema,
+  type SessionJson,
+  type SiteJson,
+  sessionSchema,
+  siteSchema,
+  type UsageJson,
+  usageSchema,
+} from '../admin/schemas.ts';
+import { faultTexts, type Language, translate } from '../core/chinese.ts';
+import { parseDuration } from '../core/duration.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
-import { nearest } from '../core/words.ts';
+import { formatBytes, nearest } from '../core/words.ts';
 import { type SourceStatus, stateWord } from '../refill/status.ts';
 import {
   ADMIN_FLAGS,
   type AdminClient,
   type AdminFlags,
+  isFaultCode,
   openAdminClient,
   TOKEN_HELP,
 } from './admin-client.ts';
-import { command } from './command.ts';
+import { command, integer } from './command.ts';
 import { formatMembers, roughSeconds } from './status.ts';
 import { formatTable, numbers } from './table.ts';
-import { languageOfTerminal, printResult, type Terminal } from './terminal.ts';
+import { badUsage, languageOfTerminal, printResult, type Terminal } from './terminal.ts';
 
 interface SteerFlags extends AdminFlags {
   readonly source?: string;
@@ -38,42 +49,17 @@ export const membersCommand = command({
   ],
   examples: ['members', 'members --source city --json', 'members evict 1f7k2'],
   help: TOKEN_HELP,
-  run: async ({ terminal }, verb: 'evict' | undefined, id: string | undefined, flags: SteerFlags) =>
-    verb === undefined ? listMembers(flags, terminal) : evictMember(id, flags, terminal),
+  run: async ({ terminal }, verb: 'evict' | undefined, id: string | undefined, flags: SteerFlags) => {
+    const { source } = flags;
+    if (verb !== undefined && id !== undefined && source !== undefined)
+      throw badUsage('use --source only to list members; "noria members evict" takes one ID');
+    if (verb !== undefined) return changeOne(verb, id, flags, terminal);
+    const client = openAdminClient(flags, terminal);
+    if (source !== undefined) await requireKnownSource(source, client);
+    const members = (await client.members()).filter((member) => (source ?? member.source) === member.source);
+    printResult(terminal, flags, members, () => formatMembers(members, terminal));
+  },
 });
-
-async function listMembers(flags: SteerFlags, terminal: Terminal): Promise<void> {
-  const client = openAdminClient(flags, terminal);
-  const { source } = flags;
-  if (source !== undefined) await requireKnownSource(source, client);
-  const members = (await client.members()).filter((member) => (source ?? member.source) === member.source);
-  printResult(terminal, flags, members, () => formatMembers(members, terminal));
-}
-
-async function evictMember(id: string | undefined, flags: SteerFlags, terminal: Terminal): Promise<void> {
-  if (id === undefined)
-    throw new NoriaError(
-      'bad-usage',
-      '"noria members evict" needs the ID of a member; "noria members" lists the IDs',
-    );
-  if (flags.source !== undefined)
-    throw new NoriaError(
-      'bad-usage',
-      'use --source only to list members; "noria members evict" takes one ID',
-    );
-  const client = openAdminClient(flags, terminal);
-  await withKnown(
-    client.change('POST', ['members', id, 'evict']),
-    `the daemon at ${client.origin} has no member ${id}`,
-  );
-  printResult(
-    terminal,
-    flags,
-    { evicted: id },
-    () => [`member ${id} is evicted; its open tunnels continue`],
-    0,
-  );
-}
 
 export const sessionsCommand = command({
   name: 'sessions',
@@ -96,15 +82,12 @@ export const sessionsCommand = command({
     flags: SteerFlags,
   ) => {
     if (verb !== 'rotate' && flags.close === true)
-      throw new NoriaError('bad-usage', 'use --close only with "noria sessions rotate ID"');
-    await (verb === undefined ? listSessions(flags, terminal) : changeSession(verb, id, { flags, terminal }));
+      throw badUsage('use --close only with "noria sessions rotate ID"');
+    if (verb !== undefined) return changeOne(verb, id, flags, terminal);
+    const sessions = await openAdminClient(flags, terminal).get('/api/sessions', sessionSchema.array());
+    printResult(terminal, flags, sessions, () => formatSessions(sessions, terminal.columns));
   },
 });
-
-async function listSessions(flags: SteerFlags, terminal: Terminal): Promise<void> {
-  const sessions = await openAdminClient(flags, terminal).get('/api/sessions', sessionSchema.array());
-  printResult(terminal, flags, sessions, () => formatSessions(sessions, terminal.columns));
-}
 
 function formatSessions(sessions: readonly SessionJson[], columns: number): string[] {
   if (sessions.length === 0) return ['no sessions'];
@@ -121,27 +104,35 @@ function formatSessions(sessions: readonly SessionJson[], columns: number): stri
   );
 }
 
-async function changeSession(
-  verb: 'rotate' | 'forget',
+const CHANGES = {
+  evict: ['member', 'evicted', 'is evicted; its open tunnels continue'],
+  rotate: ['session', 'rotated', 'moves to another member with its next connection'],
+  forget: ['session', 'forgotten', 'is forgotten'],
+} as const;
+
+async function changeOne(
+  verb: keyof typeof CHANGES,
   id: string | undefined,
-  { flags, terminal }: { readonly flags: SteerFlags; readonly terminal: Terminal },
+  flags: SteerFlags,
+  terminal: Terminal,
 ): Promise<void> {
+  const [kind, done, says] = CHANGES[verb];
   if (id === undefined)
-    throw new NoriaError(
-      'bad-usage',
-      `"noria sessions ${verb}" needs the ID of a session; "noria sessions" lists the IDs`,
-    );
+    throw badUsage(`"noria ${kind}s ${verb}" needs the ID of a ${kind}; "noria ${kind}s" lists the IDs`);
   const client = openAdminClient(flags, terminal);
   const change =
-    verb === 'rotate'
-      ? client.change('POST', ['sessions', id, verb], { close: flags.close === true })
-      : client.change('DELETE', ['sessions', id]);
-  await withKnown(change, `the daemon at ${client.origin} has no session ${id}`);
-  const [done, sentence] =
-    verb === 'rotate'
-      ? ['rotated', `session ${id} moves to another member with its next connection`]
-      : ['forgotten', `session ${id} is forgotten`];
-  printResult(terminal, flags, { [done]: id }, () => [sentence], 0);
+    verb === 'forget'
+      ? client.change('DELETE', ['sessions', id])
+      : client.change(
+          'POST',
+          [`${kind}s`, id, verb],
+          verb === 'rotate' ? { close: flags.close === true } : undefined,
+        );
+  await change.catch((error: unknown) => {
+    if (!hasCode(error, 'not-found')) throw error;
+    throw new NoriaError('not-found', `the daemon at ${client.origin} has no ${kind} ${id}`);
+  });
+  printResult(terminal, flags, { [done]: id }, () => [`${kind} ${id} ${says}`], 0);
 }
 
 const SOURCE_VERBS = {
@@ -200,27 +191,180 @@ export const reloadCommand = command({
   flags: [...ADMIN_FLAGS, ['--json', 'print the answer of /api/reload']],
   examples: ['reload', 'reload --json | jq .restart'],
   help: `The daemon reloads the file with which it was started, in its own environment.\nThis command reads only the admin address and the token from the file that -c names.\n${TOKEN_HELP} Exit codes: 0 reloaded, 2 the configuration is invalid, 3 unreachable.`,
-  run: ({ terminal }, flags: SteerFlags) => reload(terminal, flags),
+  run: async ({ terminal }, flags: SteerFlags) => {
+    const { applied, ...answer } = await openAdminClient(flags, terminal).reload();
+    const { changed, restart, warnings } = answer;
+    const what = changed.length === 0 ? 'nothing changed' : `changed: ${changed.join(', ')}`;
+    printResult(terminal, flags, answer, () => [
+      `configuration ${applied ? 'reloaded' : 'accepted'}; ${what}`,
+      ...(applied
+        ? []
+        : ['  The admin API restarts to apply the change; the log of the daemon shows the result.']),
+      ...(restart.length === 0
+        ? []
+        : [`  These changes since noria started need a restart: ${restart.join(', ')}`]),
+    ]);
+    if (flags.json !== true) for (const warning of warnings) terminal.printError(`warning: ${warning}`);
+  },
 });
 
-async function reload(terminal: Terminal, flags: SteerFlags): Promise<void> {
-  const { applied, ...answer } = await openAdminClient(flags, terminal).reload();
-  const { changed, restart, warnings } = answer;
-  const what = changed.length === 0 ? 'nothing changed' : `changed: ${changed.join(', ')}`;
-  printResult(terminal, flags, answer, () => [
-    `configuration ${applied ? 'reloaded' : 'accepted'}; ${what}`,
-    ...(applied
-      ? []
-      : ['  The admin API restarts to apply the change; the log of the daemon shows the result.']),
-    ...(restart.length === 0
-      ? []
-      : [`  These changes since noria started need a restart: ${restart.join(', ')}`]),
-  ]);
-  if (flags.json !== true) for (const warning of warnings) terminal.printError(`warning: ${warning}`);
+export const whyCommand = command({
+  name: 'why',
+  about:
+    'tell what happened to client requests: which members a running daemon tried, and what each answered; newest first',
+  args: [['[target]', 'only requests for this host, host:port, domain or URL']],
+  flags: [
+    ...ADMIN_FLAGS,
+    ['--user <name>', 'only requests of this user'],
+    ['--session <name>', 'only requests of this session, with its full name'],
+    ['--tag <name>', 'only requests with this tag'],
+    ['--member <id>', 'only requests that tried this member'],
+    ['--failed', 'only failed requests'],
+    ['--since <duration>', 'only requests that began in the last 10m, for example'],
+    ['--limit <count>', 'how many', integer(1, 10_000, 20)],
+    ['--json', 'print the records as in /api/requests'],
+  ],
+  examples: [
+    'why',
+    'why shop.example --failed',
+    'why --user ann --since 10m',
+    'why --json | jq .[0].attempts',
+  ],
+  help: `noria remembers the latest 10,000 requests of this process.\n${TOKEN_HELP}`,
+  run: async ({ terminal }, target: string | undefined, flags: AdminFlags & Filter) => {
+    const { user, session, tag, member, failed, since, limit } = flags;
+    if (since !== undefined && parseDuration(since) === undefined && Number.isNaN(Date.parse(since)))
+      throw badUsage(`--since ${since} is neither a duration such as 10m nor a moment`);
+    const filter = { target, user, session, tag, member, since, failed: failed === true ? '1' : undefined };
+    const query = new URLSearchParams({ limit: String(limit) });
+    for (const [name, value] of Object.entries(filter)) if (value !== undefined) query.set(name, value);
+    const requests = await openAdminClient(flags, terminal).get(
+      `/api/requests?${query}`,
+      requestSchema.array(),
+    );
+    printResult(terminal, flags, requests, () => formatRequests(requests, terminal));
+  },
+});
+
+type Filter = Partial<Readonly<Record<'user' | 'session' | 'tag' | 'member' | 'since', string>>> & {
+  readonly failed?: boolean;
+  readonly limit: number;
+};
+
+/** Tells each request in one line, followed by a line for each member that was tried. */
+function formatRequests(requests: readonly RequestJson[], terminal: Terminal): string[] {
+  const language = languageOfTerminal(terminal);
+  if (requests.length === 0) return [language === 'en' ? 'no such request' : '没有这样的请求'];
+  return requests.flatMap((request) => tell(request, language));
 }
 
-async function withKnown(change: Promise<void>, message: string): Promise<void> {
-  await change.catch((error: unknown) => {
-    throw hasCode(error, 'not-found') ? new NoriaError('not-found', message) : error;
+function tell(request: RequestJson, language: Language): string[] {
+  const { at, id, user, session, tag, protocol, target, attempts, bytesUp, bytesDown, ms, code } = request;
+  const who = [session ?? user, tag === null ? null : `#${tag}`].filter((part) => part !== null).join(' ');
+  const words = WORDS[language];
+  const bytes = `↑ ${formatBytes(bytesUp)} ↓ ${formatBytes(bytesDown)}`;
+  const moment = at.slice(0, 19).replace('T', ' ');
+  const end = code ?? words.served;
+  const first = [moment, who, protocol, target ?? '-', end, `${Math.round(ms)} ms`, bytes, id];
+  const tried = attempts.map((attempt) => {
+    const { member, exit, source } = attempt;
+    const what = attempt.code ?? words.accepted;
+    return `    ${member}${exit === null ? '' : ` ${exit}`} (${source}): ${what}, ${Math.round(attempt.ms)} ms`;
   });
+  const why = code === null || !isFaultCode(code) ? [] : [`    ${faultTexts(code, language).summary}`];
+  return [first.filter((part) => part !== '').join('  '), ...tried, ...why];
+}
+
+const WORDS: Readonly<Record<Language, { readonly served: string; readonly accepted: string }>> = {
+  en: { served: 'served', accepted: 'accepted' },
+  'zh-CN': { served: '成功', accepted: '已接受' },
+};
+
+interface UsageFlags extends AdminFlags {
+  readonly by: 'user' | 'site' | 'source';
+  readonly day?: string;
+  readonly csv?: boolean;
+}
+
+export const usageCommand = command({
+  name: 'usage',
+  about: 'print what users, sites or sources used on a day, and what it cost',
+  flags: [
+    ...ADMIN_FLAGS,
+    ['--by <kind>', 'user, site or source', { choices: ['user', 'site', 'source'], fallback: 'user' }],
+    ['--day <date>', 'the day, as 2026-11-23; default: today'],
+    ['--csv', 'print CSV'],
+    ['--json', 'print the rows as in /api/usage'],
+  ],
+  examples: ['usage', 'usage --by site', 'usage --by source --day 2026-11-23 --csv'],
+  help: `Spend needs \`price\` of the sources. noria keeps 32 days in state.dir.\n${TOKEN_HELP}`,
+  run: async ({ terminal }, flags: UsageFlags) => {
+    const client = openAdminClient(flags, terminal);
+    const query = new URLSearchParams({
+      by: flags.by,
+      ...(flags.day === undefined ? {} : { day: flags.day }),
+    });
+    if (flags.csv === true) {
+      terminal.write(await client.usageCsv(query));
+      return;
+    }
+    const rows = await client.get(`/api/usage?${query}`, usageSchema.array());
+    printResult(terminal, flags, rows, () => formatUsage(rows, flags.by, terminal.columns));
+  },
+});
+
+function formatUsage(rows: readonly UsageJson[], by: UsageFlags['by'], columns: number): string[] {
+  if (rows.length === 0) return ['nothing was used'];
+  const cost = (row: UsageJson) => {
+    const answered = row.requests - row.failed;
+    return answered === 0 || row.spend === 0 ? '' : money(row.spend / answered);
+  };
+  return formatTable<UsageJson>(
+    rows,
+    [
+      { title: by.toUpperCase(), cell: ({ name }) => (name === '' ? '-' : name) },
+      numbers('REQUESTS', ({ requests }) => requests),
+      numbers('FAILED', ({ failed }) => failed),
+      numbers('UP', ({ bytesUp }) => formatBytes(bytesUp)),
+      numbers('DOWN', ({ bytesDown }) => formatBytes(bytesDown)),
+      numbers('MEMBERS', ({ members }) => members),
+      numbers('SPEND', ({ spend }) => (spend === 0 ? '' : money(spend)), true),
+      numbers('PER ANSWER', cost, true),
+    ],
+    columns,
+  );
+}
+
+function money(amount: number): string {
+  return String(Number(amount.toPrecision(4)));
+}
+
+export const sitesCommand = command({
+  name: 'sites',
+  about: 'list the busiest sites of a running daemon: banned and usable exits, spacing, next slot and draws',
+  flags: [...ADMIN_FLAGS, ['--json', 'print the sites as in /api/sites']],
+  examples: ['sites', 'sites --json | jq .[0].bannedExits'],
+  help: `A site is a registrable domain, or what a rule of \`targets\` names.\n${TOKEN_HELP}`,
+  run: async ({ terminal }, flags: AdminFlags) => {
+    const sites = await openAdminClient(flags, terminal).get('/api/sites', siteSchema.array());
+    printResult(terminal, flags, sites, () => formatSites(sites, terminal.columns));
+  },
+});
+
+function formatSites(sites: readonly SiteJson[], columns: number): string[] {
+  if (sites.length === 0) return ['no site was visited'];
+  return formatTable<SiteJson>(
+    sites,
+    [
+      { title: 'SITE', cell: ({ name }) => name },
+      numbers('USES', ({ uses }) => uses),
+      numbers('BANS', ({ bans }) => bans),
+      numbers('BANNED', ({ bannedExits }) => bannedExits),
+      numbers('USABLE', ({ usableExits }) => usableExits),
+      numbers('SPACING', ({ spacingMs }) => (spacingMs === 0 ? '-' : `${spacingMs / 1000} s`)),
+      { title: 'NEXT SLOT', cell: ({ nextSlotAt }) => nextSlotAt?.slice(11, 19) ?? 'none' },
+      numbers('DRAWS', ({ draws }) => draws, true),
+    ],
+    columns,
+  );
 }

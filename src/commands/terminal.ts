@@ -48,6 +48,10 @@ export function printResult(
     terminal.print(line);
 }
 
+export function badUsage(message: string): NoriaError {
+  return new NoriaError('bad-usage', message);
+}
+
 export function exitCodeOf(error: unknown): number {
   return error instanceof NoriaError ? (EXIT_OF[error.code] ?? EXIT.failed) : EXIT.failed;
 }
@@ -122,7 +126,7 @@ async function readTyped(input: NodeJS.ReadStream): Promise<string> {
   for await (const keys of input.iterator({ destroyOnReturn: false })) {
     for (const key of String(keys)) {
       if (key === '\r' || key === '\n' || key === '\u0004') return typed;
-      if (key === '\u0003') throw new NoriaError('bad-usage', 'cancelled at the prompt');
+      if (key === '\u0003') throw badUsage('cancelled at the prompt');
       typed = key === '\u007f' || key === '\b' ? typed.slice(0, -1) : typed + key;
     }
   }

@@ -28,45 +28,28 @@ export function readAdminSection(file: string, env: Environment): AdminSection {
     const value = valueAt(document.tree, ['admin', key]);
     return typeof value === 'string' && value !== '' ? value : undefined;
   };
-  if (valueAt(document.tree, ['admin']) === 'off') return OFF;
-  return { address: addressOf(document, file, text('address')), ...tokenOf(document, file, text) };
+  const problemAt = (path: string) => document.problems.find((problem) => problem.path === path)?.message;
+  if (valueAt(document.tree, ['admin']) === 'off')
+    return { address: 'off', token: undefined, tokenProblem: undefined };
+  const problem = problemAt('admin.address');
+  if (problem !== undefined) throw invalid(file, `admin.address: ${problem}`);
+  const address = addressOf(file, text('address'));
+  const tokenProblem = problemAt('admin.token') ?? problemAt('admin.tokenFile');
+  if (tokenProblem !== undefined) return { address, token: undefined, tokenProblem };
+  const [plain, path] = [text('token'), text('tokenFile')];
+  try {
+    const token = plain ?? (path && readText(resolve(dirname(file), path)).replace(/\r?\n$/, ''));
+    return { address, token: token === undefined ? undefined : new Secret(token), tokenProblem: undefined };
+  } catch (error) {
+    return { address, token: undefined, tokenProblem: describeError(error) };
+  }
 }
 
-const OFF: AdminSection = { address: 'off', token: undefined, tokenProblem: undefined };
-
-function addressOf(
-  document: ParsedDocument,
-  file: string,
-  text: string | undefined,
-): AdminSection['address'] {
-  const problem = problemAt(document, 'admin.address');
-  if (problem !== undefined) throw invalid(file, `admin.address: ${problem}`);
+function addressOf(file: string, text: string | undefined): AdminSection['address'] {
   if (text === undefined || text === 'off') return text;
   const reading = readListenAddress(text);
   if ('value' in reading) return reading.value;
   throw invalid(file, `admin.address ${reading.wrong}; expected off or host:port`);
-}
-
-function tokenOf(
-  document: ParsedDocument,
-  file: string,
-  text: (key: string) => string | undefined,
-): Pick<AdminSection, 'token' | 'tokenProblem'> {
-  const problem = problemAt(document, 'admin.token') ?? problemAt(document, 'admin.tokenFile');
-  if (problem !== undefined) return { token: undefined, tokenProblem: problem };
-  const [plain, path] = [text('token'), text('tokenFile')];
-  if (plain !== undefined) return { token: new Secret(plain), tokenProblem: undefined };
-  if (path === undefined) return { token: undefined, tokenProblem: undefined };
-  try {
-    const token = readText(resolve(dirname(file), path)).replace(/\r?\n$/, '');
-    return { token: new Secret(token), tokenProblem: undefined };
-  } catch (error) {
-    return { token: undefined, tokenProblem: describeError(error) };
-  }
-}
-
-function problemAt({ problems }: ParsedDocument, path: string): string | undefined {
-  return problems.find((problem) => problem.path === path)?.message;
 }
 
 function readText(file: string): string {

@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { secretsIn } from '../core/secret.ts';
 import { nearest } from '../core/words.ts';
 import { fullWidthIn, isTreeList, isTreeMap, type Tree, type TreeMap } from './document.ts';
-import { FIELDS, type Field, fieldAt } from './fields.ts';
+import { FIELDS, fieldAt } from './fields.ts';
 import type { FileReader } from './files.ts';
 import { inputOf, isOptionalKey } from './keys.ts';
 import type { Problems } from './problems.ts';
@@ -17,10 +17,7 @@ import { isScalar } from './scalars.ts';
 import { type FileConfig, type FileListener, LISTENER, SCHEMA } from './schema.ts';
 import { type FileSource, SOURCE } from './schema-source.ts';
 
-/**
- * A file without its invalid values. A source or listener is `undefined` if one of its required values is invalid or
- * missing.
- */
+/** A source or listener is `undefined` if one of its required values is invalid or missing. */
 export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'> {
   readonly sources: readonly (FileSource | undefined)[];
   readonly listeners: readonly (FileListener | undefined)[];
@@ -151,32 +148,27 @@ export function expectedAt(path: string, tree?: Tree): string {
   if (path === '') return `expected a map with the keys ${Object.keys(SCHEMA.shape).join(', ')}`;
   const field = fieldAt(path);
   if (field === undefined) return isHeader(path) ? 'expected a text' : 'expected a text or a list of texts';
-  const { type, keys } = field;
-  const map = `a map with the keys ${keys.join(', ')}`;
+  const { type, keys, shape } = field;
+  const word = `${type?.expected}`;
   const example = type?.example === undefined ? '' : `, for example ${type.example}`;
-  switch (shapeAt(path, field)) {
-    case 'scalar':
-      return `expected ${type?.expected}${example}`;
-    case 'list':
-      return `expected a list, each entry ${type?.expected}`;
-    case 'map':
-      return `expected ${map}`;
-    case 'maps':
-      if (ENTRIES.includes(path))
-        return tree === '' ? 'expected at least one entry' : 'expected a list, each entry after a dash';
-      return `expected a list, each entry ${map}`;
-    case 'choice':
-      return `expected ${type?.expected}${example}, or ${map}`;
-    case 'names':
-      return isHeader(`${path}.`)
-        ? 'expected a map with header names and their values'
-        : 'expected a map with the parameters of the operation';
-  }
-}
-
-function shapeAt(path: string, { shape }: Field): Field['shape'] {
-  if (!path.endsWith(']')) return shape;
-  return shape === 'maps' ? 'map' : 'scalar';
+  const map = `a map with the keys ${keys.join(', ')}`;
+  const isEntry = path.endsWith(']');
+  const maps = !ENTRIES.includes(path)
+    ? `a list, each entry ${map}`
+    : tree === ''
+      ? 'at least one entry'
+      : 'a list, each entry after a dash';
+  const expected = {
+    scalar: word + example,
+    list: isEntry ? word + example : `a list, each entry ${word}`,
+    map,
+    maps: isEntry ? map : maps,
+    choice: `${word}${example}, or ${map}`,
+    names: isHeader(`${path}.`)
+      ? 'a map with header names and their values'
+      : 'a map with the parameters of the operation',
+  };
+  return `expected ${expected[shape]}`;
 }
 
 function isHeader(path: string): boolean {

@@ -26,10 +26,7 @@ export interface ValuePosition {
   readonly keyOffset: number;
   readonly valueOffset: number;
   readonly variables: readonly string[];
-  /**
-   * Whether the next text after the value is a `#` that no space follows, as in `abc #def`. YAML reads `#def` as a
-   * comment, but the author may have meant it as a part of the value.
-   */
+  /** As in `abc #def`: YAML reads `#def` as a comment, but the author may have meant it as a part of the value. */
   readonly isCutOff?: boolean;
 }
 
@@ -81,23 +78,16 @@ export class ParsedDocument {
   #value(node: unknown, path: Path, keyOffset: number): Tree {
     this.#nodeCount += 1;
     if (path.length > MAX_DEPTH || this.#nodeCount > MAX_NODES) {
-      if (!this.#tooLarge)
-        this.#problem(
-          keyOffset,
-          path,
-          `is nested deeper than ${MAX_DEPTH} levels, or aliases expand it to more than ${MAX_NODES} values`,
-        );
+      const message = `is nested deeper than ${MAX_DEPTH} levels, or aliases expand it to more than ${MAX_NODES} values`;
+      if (!this.#tooLarge) this.#problem(keyOffset, path, message);
       this.#tooLarge = true;
       return null;
     }
     if (isAlias(node)) {
       const target = this.#resolve(node);
       if (target !== undefined) return this.#value(target, path, keyOffset);
-      this.#problem(
-        offsetOf(node),
-        path,
-        `the alias *${node.source} has no anchor; add &${node.source} to the value it refers to`,
-      );
+      const message = `the alias *${node.source} has no anchor; add &${node.source} to the value it refers to`;
+      this.#problem(offsetOf(node), path, message);
       return null;
     }
     this.positions.set(pathText(path), { keyOffset, valueOffset: offsetOf(node, keyOffset), variables: [] });
@@ -164,14 +154,13 @@ export class ParsedDocument {
       this.#problem(offset + wide.index, path, wide.message);
       return undefined;
     }
-    const wrong = text.includes('.')
-      ? 'a key with a dot; write nested maps'
-      : 'a key that is not a word of letters, digits, _ and -';
-    this.#problem(
-      offset,
-      path,
-      `contains ${value === null ? 'a text without a key; write key: value' : wrong}`,
-    );
+    const wrong =
+      value === null
+        ? 'a text without a key; write key: value'
+        : text.includes('.')
+          ? 'a key with a dot; write nested maps'
+          : 'a key that is not a word of letters, digits, _ and -';
+    this.#problem(offset, path, `contains ${wrong}`);
     return undefined;
   }
 
@@ -197,10 +186,7 @@ export class ParsedDocument {
     this.extents.push({ start, end, path: pathText(path), text });
   }
 
-  /**
-   * Records the start and the end of each scalar without a path, for example of the scalars in a map that is used as a
-   * key. Messages mask these scalars, because any of them may be a secret.
-   */
+  /** Messages mask scalars without a path, for example in a map that is used as a key: any of them may be a secret. */
   #addUnseen(): void {
     visit(this.#document, {
       Scalar: (key, node) => {
@@ -225,7 +211,7 @@ function offsetOf(node: unknown, otherwise = 0): number {
   return range?.[0] ?? otherwise;
 }
 
-export interface SyntaxProblem {
+interface SyntaxProblem {
   readonly offset: number;
   readonly path: string;
   readonly message: string;
@@ -279,9 +265,8 @@ export function fullWidthIn(text: string): { readonly index: number; readonly me
 }
 
 /**
- * Returns at most one problem for each line, because later errors in a line usually result from the first one. An
- * unquoted reference or a full-width character also causes errors in other lines. So if the text has any of these,
- * returns only the problems about them.
+ * At most one problem for each line: later errors in a line usually result from the first one. An unquoted reference or a
+ * full-width character also causes errors in other lines, so then only these are problems.
  */
 function syntaxProblems(
   text: string,
@@ -323,12 +308,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
 
-/**
- * Replaces each reference `${NAME}` or `${NAME:-default}` with the value of the variable.
- *
- * As in a shell, the text after `:-` is the default if the variable is unset or empty. Reports an unset variable
- * without a default, and any other form of reference. References in the value of a variable are not replaced.
- */
+/** As in a shell, the text after `:-` is the default if the variable is unset or empty. */
 export function substitute(text: string, environment: Environment) {
   const variables: string[] = [];
   const problems: string[] = [];

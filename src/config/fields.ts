@@ -16,7 +16,7 @@ export interface Field {
    * scalars. `maps`: a list of maps. `names`: a map with any keys.
    */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
-  /** The type of the value; for `list` of each item, and for `choice` of a word. */
+  /** For `list` of each item, and for `choice` of a word. */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
   readonly fallback: unknown;
@@ -57,8 +57,7 @@ export function shownAs(path: string, text: string | undefined): 'itself' | 'sec
   if (type?.quoted === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
   if (type === undefined || text.includes('@')) return 'nothing'; // a password may precede the @: user:password@host
-  // The value of a `choice` is a word or a map. Messages do not show an invalid word, because it may be a password that
-  // belongs in the map, as in `auth: hunter2`.
+  // an invalid word of a `choice` may be a password that belongs in the map, as in `auth: hunter2`
   const isHarmless = type.quoted === 'always' && shape !== 'choice';
   return isHarmless || 'value' in type.read(text) ? 'itself' : 'nothing';
 }
@@ -84,12 +83,10 @@ function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
   });
 }
 
-interface Form extends Pick<Field, 'shape' | 'type'> {
+function formOf(schema: unknown): Pick<Field, 'shape' | 'type'> & {
   readonly below?: z.ZodObject | undefined;
   readonly suffix?: '[]';
-}
-
-function formOf(schema: unknown): Form {
+} {
   const plain = inputOf(schema);
   if (isScalar(plain)) return { shape: 'scalar', type: plain.scalarType };
   if (plain instanceof z.ZodObject) return { shape: 'map', type: undefined, below: plain };
@@ -112,7 +109,7 @@ function formOf(schema: unknown): Form {
   throw new TypeError('the schema uses a zod type that fields.ts does not know');
 }
 
-/** Matches a text with a reference to an environment variable. Any scalar may be such a text. */
+/** Any scalar may be a text with a reference to an environment variable. */
 const REFERENCE: ScalarJsonSchema = { type: 'string', pattern: '\\$\\{' };
 
 /** The parameters of all products, because this JSON Schema does not distinguish products. */

@@ -5,7 +5,6 @@ import { describeError } from '../core/faults.ts';
 import type { Problems } from './problems.ts';
 import type { ScalarType } from './scalars.ts';
 
-/** Reads files for the configuration; tests replace it. Both functions throw the error of the system. */
 export interface ConfigFiles {
   read(path: string): Buffer;
   isWorldReadable(path: string): boolean;
@@ -24,7 +23,7 @@ export function whyUnreadable(error: unknown, file = 'the file'): string {
     : `cannot read the file: ${describeError(error)}; check the path and the permissions of the file`;
 }
 
-/** Decodes a configuration file, which must be UTF-8. Windows editors also write UTF-16 and GBK. */
+/** Windows editors also write UTF-16 and GBK. */
 export function decodeText(bytes: Buffer): { readonly value: string } | { readonly wrong: string } {
   const isUtf16 = /^(?:\xff\xfe|\xfe\xff|\0[^\0]|[^\0]\0)/s.test(bytes.toString('latin1', 0, 2));
   if (isUtf16) return { wrong: 'the file is UTF-16 text; save it as UTF-8' };
@@ -46,7 +45,7 @@ export class FileReader {
   readonly #configFile: string;
   readonly #files: ConfigFiles;
   readonly problems: Problems;
-  /** The path of the first key whose secret is in the configuration file and not in a separate file. */
+  /** The first key whose secret is in the configuration file itself. */
   firstLiteral: string | undefined;
 
   constructor(configFile: string, files: ConfigFiles, problems: Problems) {

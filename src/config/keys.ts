@@ -46,12 +46,25 @@ export function section<S extends Shape>(shape: S) {
   });
 }
 
-/** The schema of a section that the word `off` disables. A disabled section is `undefined` in the Config. */
-export function sectionOrOff<S extends z.ZodType>(schema: S) {
-  return z.union([OFF, schema]).transform((value) => (value === 'off' ? undefined : (value as z.output<S>)));
+/** A section whose keys all have a default or are optional. */
+export function group<S extends Shape>(about: string, shape: S) {
+  const schema = section(shape);
+  return given(schema, {} as z.input<typeof schema>, about);
 }
 
-export function unwrapKey(schema: unknown): unknown {
+export function optionalGroup<S extends Shape>(about: string, otherwise: string | undefined, shape: S) {
+  return optional(section(shape), about, otherwise);
+}
+
+/** A section that the word `off` disables; it is then `undefined` in the Config. */
+export function sectionOrOff<S extends Shape>(shape: S) {
+  const schema = section(shape);
+  return z
+    .union([OFF, schema])
+    .transform((value) => (value === 'off' ? undefined : (value as z.output<typeof schema>)));
+}
+
+function unwrapKey(schema: unknown): unknown {
   return isOptionalKey(schema) ? schema.unwrap() : schema;
 }
 
@@ -59,7 +72,7 @@ export function isOptionalKey(schema: unknown): schema is z.ZodOptional | z.ZodP
   return schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault;
 }
 
-/** Returns the schema of what the file has at a key: a scalar, a map, a list, or a union of a text and a map or list. */
+/** The schema of what the file has at a key: a scalar, a map, a list, or a union of a text and a map or list. */
 export function inputOf(schema: unknown): unknown {
   const plain = unwrapKey(schema);
   return plain instanceof z.ZodPipe && !isScalar(plain) ? plain.def.in : plain;

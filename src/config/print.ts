@@ -34,26 +34,19 @@ function write(schema: unknown, value: unknown): unknown {
   if (input instanceof z.ZodArray && Array.isArray(value))
     return value.map((entry) => write(input.element, entry));
   if (typeof value !== 'object' || value === null) return String(value);
-  const entries: [string, unknown][] =
+  const at = (key: string) => Reflect.get(value, key) ?? Reflect.get(value, `${key}Ms`);
+  const entries =
     input instanceof z.ZodObject
-      ? Object.entries(input.shape).map(([key, inner]) => [
-          key,
-          write(inner, Reflect.get(value, key) ?? Reflect.get(value, `${key}Ms`)),
-        ])
-      : Object.entries(value).map(([key, inner]) => [key, String(inner)]);
+      ? Object.entries(input.shape).map(([key, inner]) => [key, write(inner, at(key))] as const)
+      : Object.entries(value).map(([key, inner]) => [key, String(inner)] as const);
   return Object.fromEntries(entries.filter(([, inner]) => inner !== undefined));
 }
 
 /** The source as in a file: without what noria derives from its other keys. */
 function fileSource(source: SourceConfig): object {
   const { count, params, upstream } = source;
-  const file = {
-    ...source,
-    instance: undefined,
-    baseUrl: undefined,
-    intervalMs: undefined,
-    params: undefined,
-  };
+  const derived = { instance: undefined, baseUrl: undefined, intervalMs: undefined, params: undefined };
+  const file = { ...source, ...derived };
   const asked = { ...(count !== undefined && { count }), ...params };
   const access = { ...upstream, auth: source.product === 'gateway' ? source.account : authOf(source) };
   switch (source.product) {

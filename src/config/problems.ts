@@ -104,7 +104,6 @@ export class Problems {
     return this.#document.positions.has(path);
   }
 
-  /** The paths of secrets that may be incomplete: YAML reads a `#` after them as the start of a comment. */
   get cutOffSecrets(): readonly string[] {
     const positions = [...this.#document.positions];
     return positions.flatMap(([path, { isCutOff }]) =>
@@ -164,7 +163,7 @@ interface Stretch {
   readonly start: number;
   readonly end: number;
   readonly shown: string;
-  /** True if `shown` replaces the text of the file. The `^` can then point only at the start of this part. */
+  /** The `^` can then point only at the start of this part. */
   readonly masked?: boolean;
 }
 
@@ -192,7 +191,6 @@ function draw(line: number, shown: string, column: number): string {
   return `${content}\n${' '.repeat(number.length)} | ${gap}^`;
 }
 
-/** The column in the excerpt. An offset inside a masked part becomes the column where that part begins. */
 function columnOf(stretches: readonly Stretch[], offset: number): number {
   let column = 0;
   for (const { start, end, shown, masked } of stretches) {
@@ -228,7 +226,6 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
   return stretches;
 }
 
-/** A comment can only begin after the last scalar, which ends at `lastEnd`. */
 function withoutComment(whole: string, from: number, lastEnd: number): string {
   const comment = /(?:^|\s)#/.exec(whole.slice(lastEnd));
   return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);

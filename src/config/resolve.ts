@@ -16,21 +16,16 @@ import { nearest } from '../core/words.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { CheckedConfig } from './check.ts';
 import type { Config, FleetConfig, ListenerConfig, ProxyPoolConfig } from './config.ts';
-import { resolveKey, resolveUser } from './credentials.ts';
 import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import type { PortNumbers, StoreUrl } from './scalars.ts';
 import { type FileFleet, type FileListener, LISTENER } from './schema.ts';
-import { SourceResolver } from './sources.ts';
+import { resolveKey, resolveUser, SourceResolver } from './sources.ts';
 
 /** For a fleet with Sentinels and no `url`: host and port come from the Sentinels. */
 const ANY_STORE: StoreUrl = {
-  tls: false,
-  host: 'localhost',
-  port: 6379,
-  username: undefined,
-  password: undefined,
-  database: 0,
+  ...{ tls: false, host: 'localhost', port: 6379, database: 0 },
+  ...{ username: undefined, password: undefined },
 };
 
 export function resolveConfig(
@@ -39,37 +34,29 @@ export function resolveConfig(
   files: FileReader,
 ): Omit<Config, 'warnings'> {
   const { problems } = files;
-  const { access } = checked.log;
-  const dir = checked.state?.dir ?? 'off';
+  const { account, state, log } = checked;
+  const key = account && resolveKey(account, { path: 'account', keyName: 'key' }, problems);
   const listeners = checked.listeners.map(
     (listener, index) => listener && resolveListener(listener, `listeners[${index}]`, files),
   );
   const config = {
     ...checked,
     file,
-    account: checked.account && resolveAccount(checked.account, problems),
+    account: account && key && { username: account.username, key },
     sources: checked.sources.flatMap(
       (source, index) =>
         (source && new SourceResolver(source, `sources[${index}]`, checked, files).resolve()) ?? [],
     ),
     listeners: addPortListener(checked.proxyPool, listeners, problems),
     admin: resolveAdmin(checked.admin, problems),
-    log: { ...checked.log, access: ['off', 'stdout'].includes(access) ? access : files.absolute(access) },
-    state: dir === 'off' ? undefined : { dir: files.absolute(dir) },
+    log: { ...log, access: /^(?:off|stdout)$/.test(log.access) ? log.access : files.absolute(log.access) },
+    state: state === undefined || state.dir === 'off' ? undefined : { dir: files.absolute(state.dir) },
     fleet: checked.fleet && resolveFleet(checked.fleet, files),
   };
   if (!problems.hasAt('')) checkAcross(checked, problems);
   checkVia('service', checked, problems);
   checkVia('dial', checked, problems);
   return config;
-}
-
-function resolveAccount(
-  account: NonNullable<CheckedConfig['account']>,
-  problems: Problems,
-): Config['account'] {
-  const key = resolveKey(account, { path: 'account', keyName: 'key' }, problems);
-  return key && { username: account.username, key };
 }
 
 /** A front proxy at one of noria's own addresses would send each connection back to noria, without end. */
@@ -122,8 +109,7 @@ function checkBaseUrl({ sources, account, service }: CheckedConfig, problems: Pr
   );
   if (account !== undefined) users.push('account');
   if (users.length > 0) {
-    const example = 'http://extract.example.com';
-    const message = `is missing, but required by ${users.join(', ')}; set it, for example to ${example}`;
+    const message = `is missing, but required by ${users.join(', ')}; set it, for example to http://extract.example.com`;
     problems.missing('service.baseUrl', message);
   }
 }
@@ -134,8 +120,7 @@ function checkSourceNames({ sources, listeners, targets }: CheckedConfig, proble
   // `known` lacks the names of invalid sources, and a listener may use one of them. So if any source is invalid, noria
   // checks no name.
   if (known.length < names.length) return;
-  const users = { listeners, targets };
-  for (const [section, entries] of Object.entries(users)) {
+  for (const [section, entries] of Object.entries({ listeners, targets })) {
     entries.forEach((entry, index) => {
       if (entry?.source === undefined || known.includes(entry.source)) return;
       const path = `${section}[${index}].source`;

@@ -7,7 +7,7 @@
 import { z } from 'zod';
 import { DAY_MS, formatDuration, parseDuration } from '../core/duration.ts';
 import { type FrontProxy, formatFrontProxy, readFrontProxy } from '../core/front-proxy.ts';
-import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
+import { formatHostPort, type HostPort, hostPort, parseHostPort } from '../core/host-port.ts';
 import { formatListenAddress, type ListenAddress, readListenAddress } from '../core/listen-address.ts';
 import { isCidr } from '../core/networks.ts';
 import { MASK, Secret } from '../core/secret.ts';
@@ -46,7 +46,6 @@ export interface ScalarType<T> {
   write(value: T): string;
 }
 
-/** The zod schema of a scalar, which is a text in the file and a `T` in the Config. */
 export type Scalar<T> = z.ZodCodec<z.ZodString, z.ZodCustom<T, T>> & { readonly scalarType: ScalarType<T> };
 export type Duration = Scalar<number> & { readonly unit: 'ms' };
 
@@ -210,7 +209,7 @@ export function wordOr<const Word extends string, T>(
   });
 }
 
-export interface TextRules {
+interface TextRules {
   readonly expected: string;
   readonly example: string;
   readonly pattern?: RegExp;
@@ -255,7 +254,7 @@ export function zone(): Scalar<string> {
   });
 }
 
-/** An http or https URL without credentials, query and fragment. In the Config, it has no trailing slash. */
+/** In the Config, it has no trailing slash. */
 export function baseAddress(): Scalar<string> {
   return scalar({
     expected: 'an http:// or https:// URL without user name, password, query and fragment',
@@ -305,7 +304,6 @@ export function frontProxy(): Scalar<FrontProxy> {
   });
 }
 
-/** An address to listen on. `one`: with a single port. `range`: also with a port range, or an inherited socket. */
 export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   return scalar({
     expected:
@@ -324,10 +322,7 @@ export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   });
 }
 
-export interface PortNumbers {
-  readonly first: number;
-  readonly last: number;
-}
+export type PortNumbers = Readonly<Record<'first' | 'last', number>>;
 
 export function portNumbers(): Scalar<PortNumbers> {
   return scalar<PortNumbers>({
@@ -360,8 +355,7 @@ export function denyTarget(): Scalar<string> {
     read(given) {
       const rule = parseTargetRule(given);
       if (rule === undefined) return { wrong: wrongTargetRule(given) };
-      // `privat` is a valid host name, but probably means `private`. So noria rejects words that are similar to
-      // `private` or `smtp`.
+      // `privat` is a valid host name, but probably means `private`
       const meant = rule.kind === 'host' && !given.includes('.') ? nearest(given, TARGET_SETS) : undefined;
       return meant === undefined
         ? { value: given }
@@ -461,7 +455,6 @@ export interface StoreUrl {
 }
 
 const DEFAULT_PORT = 6379;
-const MAX_DATABASE = 999;
 
 export function formatStoreUrl({ tls, host, port, username, password, database }: StoreUrl): string {
   const secret = password === undefined ? '' : `:${MASK}`;
@@ -471,7 +464,6 @@ export function formatStoreUrl({ tls, host, port, username, password, database }
   return `${tls ? 'rediss' : 'redis'}://${login}${formatHostPort(host, port)}${path}`;
 }
 
-/** The URL may contain a password, so no message quotes it. */
 export function storeUrl(): Scalar<StoreUrl> {
   return scalar({
     expected:
@@ -484,7 +476,7 @@ export function storeUrl(): Scalar<StoreUrl> {
   });
 }
 
-function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly wrong: string } {
+function readStoreUrl(given: string): Reading<StoreUrl> {
   const url = URL.canParse(given) ? new URL(given) : undefined;
   if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol)) {
     return { wrong: 'is not a redis:// or rediss:// URL' };
@@ -493,9 +485,8 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
   const port = url.port === '' ? DEFAULT_PORT : Number(url.port);
   const address = hostPort(url.hostname.replace(/^\[|\]$/g, ''), port);
   if (address === undefined) return { wrong: 'has no valid host and port' };
-  const [, path = '0'] = /^\/?(\d{1,3})?$/.exec(url.pathname) ?? [undefined, ''];
-  const database = Number(path === '' ? Number.NaN : path);
-  if (!(database <= MAX_DATABASE)) return { wrong: 'has a path that is not the number of a database' };
+  const path = /^\/?(\d{1,3})?$/.exec(url.pathname);
+  if (path === null) return { wrong: 'has a path that is not the number of a database' };
   try {
     const [username, password] = [url.username, url.password].map(decodeURIComponent);
     return {
@@ -505,7 +496,7 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
         port,
         username: username === '' ? undefined : username,
         password: password === '' || password === undefined ? undefined : new Secret(password),
-        database,
+        database: Number(path[1] ?? 0),
       },
     };
   } catch {
@@ -514,24 +505,17 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
   }
 }
 
-export interface SentinelAddress {
-  readonly host: string;
-  readonly port: number;
-}
-
-export function sentinelAddress(): Scalar<SentinelAddress> {
-  return scalar<SentinelAddress>({
+export function sentinelAddress(): Scalar<Pick<HostPort, 'host' | 'port'>> {
+  return scalar<Pick<HostPort, 'host' | 'port'>>({
     expected: 'host:port or [v6]:port',
     example: '"10.0.0.1:26379"',
     read(given) {
-      const address = parseHostPort(given, SENTINEL_PORT);
+      const address = parseHostPort(given, 26_379);
       return address === undefined ? { wrong: 'is not host:port' } : { value: address };
     },
     write: ({ host, port }) => formatHostPort(host, port),
   });
 }
-
-const SENTINEL_PORT = 26_379;
 
 export const MAX = {
   members: 100_000,

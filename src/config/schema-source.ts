@@ -4,7 +4,7 @@ import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { ANSWER_FORMATS, DEFAULT_ZONE, EXPIRY_KINDS } from '../service/link/rules.ts';
 import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operations.ts';
-import { given, optional, required, section } from './keys.ts';
+import { given, group, optional, optionalGroup, required, section } from './keys.ts';
 import {
   amount,
   baseAddress,
@@ -28,17 +28,13 @@ import {
 const field = (example: string) =>
   text({ expected: 'the name of a field, or its path with dots', example, maxBytes: 200 });
 const codeRule = (about: string, example: string) =>
-  optional(
-    section({
-      field: required(field('code'), 'field of the answer that the rule checks, for example code'),
-      is: required(
-        z.array(text({ expected: 'a value of the field', example })).min(1),
-        'the rule applies if the value of the field is in this list',
-      ),
-    }),
-    about,
-    '–',
-  );
+  optionalGroup(about, '–', {
+    field: required(field('code'), 'field of the answer that the rule checks, for example code'),
+    is: required(
+      z.array(text({ expected: 'a value of the field', example })).min(1),
+      'the rule applies if the value of the field is in this list',
+    ),
+  });
 
 const ANSWER = section({
   format: given(
@@ -60,8 +56,10 @@ const ANSWER = section({
     'the fields that form the address, such as {ip}:{port}; if the entries are text, the layout of the whole entry',
     'noria finds the fields by their usual names',
   ),
-  expiry: optional(
-    section({
+  expiry: optionalGroup(
+    'when an entry expires',
+    'noria finds the field by its usual names, such as `expire_time`; if there is none, `lifetime` of the source applies',
+    {
       field: required(field('expire_time'), 'field with the expiry'),
       as: required(
         oneOf(EXPIRY_KINDS),
@@ -73,9 +71,7 @@ const ANSWER = section({
         'the time of the call',
       ),
       zone: given(zone(), DEFAULT_ZONE, 'time zone of a date and time that has no zone'),
-    }),
-    'when an entry expires',
-    'noria finds the field by its usual names, such as `expire_time`; if there is none, `lifetime` of the source applies',
+    },
   ),
   exitIp: optional(
     field('real_ip'),
@@ -173,8 +169,10 @@ export const SOURCE = section({
     'how often noria reads the list, for `list`; members leave when they leave the list',
     '5m',
   ),
-  rotate: optional(
-    section({
+  rotate: optionalGroup(
+    'new exits for the members of a `list`, such as modems: noria drains one member after another, calls the URL, waits, and verifies the exit',
+    undefined,
+    {
       url: required(
         linkUrl(),
         'URL that gives a member a new exit; noria replaces `{host}` and `{port}` in it with the address of the member',
@@ -186,11 +184,12 @@ export const SOURCE = section({
         'page that answers with the address of its client, with which noria verifies that the exit changed',
         '`health.check.url`',
       ),
-    }),
-    'new exits for the members of a `list`, such as modems: noria drains one member after another, calls the URL, waits, and verifies the exit',
+    },
   ),
-  whitelist: optional(
-    section({
+  whitelist: optionalGroup(
+    "how noria authorises this machine's address when the service answers that it is not authorised; for products with calls",
+    undefined,
+    {
       url: required(
         linkUrl(),
         "the vendor's URL that authorises an address; noria replaces `{ip}` in it with the address of this machine",
@@ -210,8 +209,7 @@ export const SOURCE = section({
         'the address of this machine, or a URL that answers with it, for a service that does not name the address',
         "the address in the service's answer",
       ),
-    }),
-    "how noria authorises this machine's address when the service answers that it is not authorised; for products with calls",
+    },
   ),
   method: optional(
     oneOf(METHODS),
@@ -225,34 +223,30 @@ export const SOURCE = section({
     {},
     'rules for reading the answers of a link; noria recognises usual formats and field names without rules',
   ),
-  upstream: given(
-    section({
-      protocol: optional(
-        oneOf(MEMBER_PROTOCOLS),
-        'protocol of the members',
-        'depends on product and params; `link`: the protocol in the entry, or http',
-      ),
-      auth: given(
-        z.union([
-          oneOf(['auto', 'none', 'instance', 'entry']),
-          section({
-            username: required(username(), 'user name for the members'),
-            password: optional(password(), 'password for the members'),
-            passwordFile: optional(secretFile('/run/secrets/members'), 'file that contains the password'),
-          }),
-        ]),
-        'auto',
-        'credentials that noria sends to members; `auto`: the id and the password of the instance, once most members ask for credentials; `instance`: the id and the password of the instance, always; `entry`: the credentials in each entry of a link; `none`: no credentials; a map: this user name and password',
-      ),
-      handshake: given(
-        oneOf(['auto', 'plain', 'pipelined']),
-        'auto',
-        'SOCKS5 handshake; `plain`: wait for each reply of the member; `pipelined`: send all messages at once; `auto`: pipelined for members that accept it',
-      ),
-    }),
-    {},
-    'how noria talks to members',
-  ),
+  upstream: group('how noria talks to members', {
+    protocol: optional(
+      oneOf(MEMBER_PROTOCOLS),
+      'protocol of the members',
+      'depends on product and params; `link`: the protocol in the entry, or http',
+    ),
+    auth: given(
+      z.union([
+        oneOf(['auto', 'none', 'instance', 'entry']),
+        section({
+          username: required(username(), 'user name for the members'),
+          password: optional(password(), 'password for the members'),
+          passwordFile: optional(secretFile('/run/secrets/members'), 'file that contains the password'),
+        }),
+      ]),
+      'auto',
+      'credentials that noria sends to members; `auto`: the id and the password of the instance, once most members ask for credentials; `instance`: the id and the password of the instance, always; `entry`: the credentials in each entry of a link; `none`: no credentials; a map: this user name and password',
+    ),
+    handshake: given(
+      oneOf(['auto', 'plain', 'pipelined']),
+      'auto',
+      'SOCKS5 handshake; `plain`: wait for each reply of the member; `pipelined`: send all messages at once; `auto`: pipelined for members that accept it',
+    ),
+  }),
   interval: optional(
     duration(100, HOUR_MS),
     'pace: minimum time from one call to the next',

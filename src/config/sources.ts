@@ -1,7 +1,8 @@
 /** Resolves one source: checks its keys against its product, and derives its other values from them. */
 import { formatDuration, MINUTE_MS } from '../core/duration.ts';
+import { NoriaError } from '../core/faults.ts';
 import { parseHostPort } from '../core/host-port.ts';
-import { Secret } from '../core/secret.ts';
+import { type Login, Secret } from '../core/secret.ts';
 import { compileLayout } from '../service/decode-text.ts';
 import { gatewayIdentity, SESSION_TAG } from '../service/gateway.ts';
 import { layoutProblem } from '../service/link/address-text.ts';
@@ -15,6 +16,7 @@ import {
   type SourceProduct,
 } from '../service/operations.ts';
 import { checkParams } from '../service/params.ts';
+import { keyFromPassword } from '../service/request.ts';
 import { type CheckedConfig, expectedAt } from './check.ts';
 import type {
   GatewaySource,
@@ -25,7 +27,6 @@ import type {
   SourceConfig,
   UpstreamAuth,
 } from './config.ts';
-import { resolveKey, resolveUser } from './credentials.ts';
 import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
@@ -33,12 +34,9 @@ import type { FileSource } from './schema-source.ts';
 const EXTRACT_PORT = 8080;
 
 /** Keys that a link cannot have, each with advice for the message. */
+const IN_URL = 'remove it: the url already contains everything that the vendor needs';
 const SERVICE_KEYS: Readonly<Record<string, string>> = {
-  instance: 'remove it: the url already contains everything that the vendor needs',
-  password: 'remove it: the url already contains everything that the vendor needs',
-  passwordFile: 'remove it: the url already contains everything that the vendor needs',
-  akey: 'remove it: the url already contains everything that the vendor needs',
-  akeyFile: 'remove it: the url already contains everything that the vendor needs',
+  ...{ instance: IN_URL, password: IN_URL, passwordFile: IN_URL, akey: IN_URL, akeyFile: IN_URL },
   format: 'set answer.format',
   textLayout: 'set answer.address',
   host: 'remove it: the url contains the host',
@@ -69,7 +67,6 @@ type Common = Omit<
 /** A source that makes no call to the service. */
 const NO_CALL = { params: {}, intervalMs: 0, baseUrl: undefined, extractHost: undefined };
 
-/** Other sections apply to a source without its own keys: `service.baseUrl`, `pool.size` and `health.check.url`. */
 export class SourceResolver {
   readonly #source: FileSource;
   readonly #path: string;
@@ -77,7 +74,6 @@ export class SourceResolver {
   readonly #files: FileReader;
   readonly #problems: Problems;
 
-  /** @param path - the path of the source in the file: `sources[0]`. */
   constructor(source: FileSource, path: string, config: CheckedConfig, files: FileReader) {
     this.#source = source;
     this.#path = path;
@@ -86,7 +82,6 @@ export class SourceResolver {
     this.#problems = files.problems;
   }
 
-  /** Returns undefined if the source is invalid; `problems` then says why. */
   resolve(): SourceConfig | undefined {
     const { product, name, lifetimeMs, dailyBudget, priority, price, whitelist } = this.#source;
     const { size = this.#config.pool.size } = this.#source;
@@ -106,11 +101,10 @@ export class SourceResolver {
       if (given(key) && !products.includes(product)) this.#error(key, message, 'key');
     }
     if (OPERATIONS[product].server !== 'url') return;
-    const foreign: Readonly<Record<string, string>> =
-      product === 'link' ? SERVICE_KEYS : { ...SERVICE_KEYS, interval: 'remove it', params: 'remove it' };
-    for (const [key, advice] of Object.entries(foreign)) {
-      const message = `does not work with product: ${product}; ${product === 'link' ? advice : 'remove it'}`;
-      if (given(key)) this.#error(key, message, 'key');
+    const foreign = [...Object.keys(SERVICE_KEYS), ...(product === 'link' ? [] : ['interval', 'params'])];
+    for (const key of foreign.filter(given)) {
+      const advice = product === 'link' ? SERVICE_KEYS[key] : 'remove it';
+      this.#error(key, `does not work with product: ${product}; ${advice}`, 'key');
     }
   }
 
@@ -347,4 +341,47 @@ export class SourceResolver {
 function secretsOf(auth: UpstreamAuth, ...own: readonly (Secret | undefined)[]): Secret[] {
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;
   return [...own, credentials?.password].filter((secret) => secret !== undefined);
+}
+
+/** Returns undefined if there is no valid password; `problems` then says why. */
+export function resolveUser(
+  { username, password }: { readonly username: string; readonly password: Secret | undefined },
+  path: string,
+  problems: Problems,
+): Login | undefined {
+  if (password !== undefined) return { username, password };
+  if (!problems.has(path)) {
+    const wanted = [`${path}.password`, `${path}.passwordFile`];
+    problems.missing(path, 'has no password; set password or passwordFile', { wanted });
+  }
+  return undefined;
+}
+
+/** The key, given or derived from the password. Undefined if there is no valid key; `problems` then says why. */
+export function resolveKey(
+  { password, key }: { readonly password: Secret | undefined; readonly key: Secret | undefined },
+  { path, keyName }: { readonly path: string; readonly keyName: 'key' | 'akey' },
+  problems: Problems,
+): Secret | undefined {
+  const derived = password && deriveKey(password, `${path}.password`, problems);
+  if (key !== undefined && derived !== undefined && key.reveal() !== derived.reveal()) {
+    problems.error(`${path}.${keyName}`, 'does not match the password; keep one of them');
+  }
+  const found = key ?? derived;
+  const names = ['password', 'passwordFile', keyName, `${keyName}File`];
+  const wanted = names.map((name) => `${path}.${name}`);
+  if (found === undefined && !wanted.some((one) => problems.has(one))) {
+    problems.missing(path, `has no key; set one of ${names.join(', ')}`, { wanted });
+  }
+  return found;
+}
+
+function deriveKey(plain: Secret, path: string, problems: Problems): Secret | undefined {
+  try {
+    return keyFromPassword(plain);
+  } catch (error) {
+    if (!(error instanceof NoriaError)) throw error;
+    problems.error(path, error.message);
+    return undefined;
+  }
 }

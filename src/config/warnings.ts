@@ -151,16 +151,13 @@ function checkAdmin({ admin }: Resolved, problems: Problems): void {
 }
 
 function checkNoEffect({ pool, dial }: Resolved, problems: Problems): void {
-  if (pool.minRemainingMs > 0 && pool.minRemainingMs <= pool.safetyMarginMs) {
-    problems.warn('pool.minRemaining', 'has no effect, because it is not longer than pool.safetyMargin');
-  }
-  if (dial.attemptTimeoutMs > dial.deadlineMs) {
-    problems.warn('dial.attemptTimeout', 'has no effect, because dial.deadline is shorter');
-  }
-  if (dial.waitForMemberMs > dial.deadlineMs) {
-    problems.warn('dial.waitForMember', 'has no effect, because dial.deadline is shorter');
-  }
-  if (typeof dial.hedgeAfter === 'number' && dial.hedgeAfter >= dial.attemptTimeoutMs) {
-    problems.warn('dial.hedgeAfter', 'has no effect, because dial.attemptTimeout is shorter');
-  }
+  const hedgeMs = typeof dial.hedgeAfter === 'number' ? dial.hedgeAfter : 0;
+  const isShort = pool.minRemainingMs > 0 && pool.minRemainingMs <= pool.safetyMarginMs;
+  for (const [key, hasNone, why] of [
+    ['pool.minRemaining', isShort, 'it is not longer than pool.safetyMargin'],
+    ['dial.attemptTimeout', dial.attemptTimeoutMs > dial.deadlineMs, 'dial.deadline is shorter'],
+    ['dial.waitForMember', dial.waitForMemberMs > dial.deadlineMs, 'dial.deadline is shorter'],
+    ['dial.hedgeAfter', hedgeMs >= dial.attemptTimeoutMs, 'dial.attemptTimeout is shorter'],
+  ] as const)
+    if (hasNone) problems.warn(key, `has no effect, because ${why}`);
 }

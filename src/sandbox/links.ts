@@ -28,7 +28,7 @@ export interface LinkVendor {
   readonly countName: string;
   readonly lifeMs: readonly [min: number, max: number];
   readonly needsLogin?: true;
-  /** One proxy; `proxyOf` (link-server.ts) has the values. */
+  /** One proxy; `proxyOf` has the values. */
   readonly entry: string;
   /** With `{entries}` and `{entryCount}`. If undefined, an answer is text: a line for each proxy. */
   readonly answer?: string;
