@@ -202,8 +202,7 @@ export class PoolSharing implements PoolObserver {
   }
 
   get waiting(): number {
-    const others = this.#otherGroups.reduce((sum, other) => sum + other.otherReplicas.waiting, 0);
-    return this.#parts.pool.waitingHere + others;
+    return this.#parts.pool.waitingCount - this.otherReplicas.waiting;
   }
 
   /** Returns the current demand, and the activity since the last call, of this process and the pool's other groups. */

@@ -114,7 +114,8 @@ export class Clients {
     const member = this.#members.find(
       name.tag === undefined ? (session?.member ?? use?.member) : use?.member,
     );
-    const remainingMs = this.#remainingMs(member);
+    const isKnown = member !== undefined && !member.endIsAssumed;
+    const remainingMs = isKnown ? member.endsAt - this.#clock.monotonic() : undefined;
     return {
       session: name.session ?? use?.session ?? null,
       tag: name.tag ?? use?.tag ?? null,
@@ -141,10 +142,6 @@ export class Clients {
 
   #sitesOf(use: ClientUse | undefined): string[] {
     return [...new Set((use?.hosts ?? []).map((host) => this.#members.sites.of(host).name))];
-  }
-
-  #remainingMs(member: Member | undefined): number | undefined {
-    return member === undefined || member.endIsAssumed ? undefined : member.endsAt - this.#clock.monotonic();
   }
 
   #movesAt(session: Session | undefined, remainingMs: number | undefined): string | null {

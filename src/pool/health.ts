@@ -187,7 +187,7 @@ interface SourceTotals {
   succeededAt: number;
 }
 
-/** For this time after a target answered a client, noria assumes that the source can serve this client. */
+/** How long an answer of a target shows that the source can serve the client. */
 const CLIENT_SERVED_MS = 10 * MINUTE_MS;
 /** In a trial, a draw replaces a member that may be good, to find out whether new ones work: at most a tenth more draws. */
 const TRIALS_PER_MEMBER = 0.1;

@@ -21,13 +21,6 @@ interface OpenLease {
   accepted: boolean;
 }
 
-interface Grant {
-  readonly request?: LeaseRequest;
-  readonly session?: Session | undefined;
-  readonly site?: Site | undefined;
-  readonly waitedMs?: number;
-}
-
 export type LeaseHolder = { readonly session: string } | { readonly member: string };
 
 export class Leases {
@@ -43,7 +36,16 @@ export class Leases {
     this.#clients = clients;
   }
 
-  grant(member: Member, now: number, { request, session, site, waitedMs = 0 }: Grant = {}): Lease {
+  grant(
+    member: Member,
+    now: number,
+    {
+      request,
+      session,
+      site,
+      waitedMs = 0,
+    }: Partial<Pick<OpenLease, 'request' | 'session' | 'site'>> & { readonly waitedMs?: number } = {},
+  ): Lease {
     const isProbe = request === undefined;
     this.#lastId += 1;
     const id = this.#lastId;
@@ -143,14 +145,6 @@ export class Leases {
     }
   }
 
-  /** An attempt through the session's own member failed. If a hedge has won through another member, the session moves to it. */
-  #leaveFailed(session: Session, now: number): void {
-    session.memberFailed = true;
-    const fallback = this.#members.find(session.fallback);
-    if (fallback !== undefined)
-      this.#sessions.bind(session, { member: fallback.id, reason: 'failed-over' }, now);
-  }
-
   #end(lease: OpenLease, report: Exclude<LeaseReport, { kind: 'accepted' }>, now: number): void {
     const { id, request, member, session, site, pair, accepted } = lease;
     this.#open.delete(id);
@@ -170,7 +164,12 @@ export class Leases {
     if (report.kind === 'failed') {
       this.#blame(lease, report.blame, report.fault, now);
       const isFault = report.blame === 'member' || report.blame === 'member-for-target';
-      if (isFault && session?.member === member.id) this.#leaveFailed(session, now);
+      if (isFault && session?.member === member.id) {
+        session.memberFailed = true;
+        const fallback = this.#members.find(session.fallback); // a hedge has won through it
+        if (fallback !== undefined)
+          this.#sessions.bind(session, { member: fallback.id, reason: 'failed-over' }, now);
+      }
     } else {
       if (report.answered === true) {
         const client = clientOf(request);

@@ -16,11 +16,7 @@ export class Locations {
   readonly #byText = new BoundedMap<string, Location>(MAX_LOCATIONS);
 
   of(text = ''): Location {
-    const known = this.#byText.get(text);
-    if (known !== undefined) return known;
-    const location = { text, folded: foldLocation(text) };
-    this.#byText.set(text, location);
-    return location;
+    return this.#byText.getOrMake(text, () => ({ text, folded: foldLocation(text) }));
   }
 
   someContain(keyword: string): boolean {

@@ -129,7 +129,8 @@ export class MemberPick implements CandidateCheck {
     const current = this.#members.find(session?.member);
     const own = current !== undefined && this.#servesNow(current, candidates) ? current : undefined;
     const isOwnBest = own?.bucket === 'fresh' && !taken.has(own.id);
-    const isBusy = own === undefined && works(current) && !(mode === 'move' && session?.openLeases === 0);
+    const works = current?.phase.name === 'ready' && current.source.blockedReason === undefined;
+    const isBusy = own === undefined && works && !(mode === 'move' && session?.openLeases === 0);
     if (mode !== 'keep' && !isOwnBest && !isBusy) {
       this.#isForSession = true;
       this.#avoid = [...taken.keys()];
@@ -188,7 +189,7 @@ export class MemberPick implements CandidateCheck {
     return sites.waiting.size > 0 && this.#isWantedElsewhere(member) ? SECOND_CHOICE : FITS;
   }
 
-  /** Whether clients wait for another site that has not banned the exit. Exits that are worth less to the others are used first. */
+  /** Exits that are worth less to the sites for which clients wait are used first. */
   #isWantedElsewhere({ exit }: Member): boolean {
     for (const other of this.#members.sites.waiting) {
       if (other !== this.#site && (other.pairs.get(exit)?.untilAt ?? 0) <= this.now) return true;
@@ -309,7 +310,6 @@ export class MemberPick implements CandidateCheck {
     return candidates.pick(this);
   }
 
-  /** Whether a request of a session on this member would get the member now. */
   #servesNow(member: Member, { filter }: Candidates): boolean {
     if (member.bucket !== 'fresh' && member.bucket !== 'expiring') return false;
     return !member.source.isFull && whyUnusable(member, filter, this.#isBanned(member)) === undefined;
@@ -348,9 +348,4 @@ function whyEnded(reason: string | undefined): string {
   if (reason === 'routing-options')
     return 'The member of this fixed session does not fit the routing options.';
   return 'The member of this fixed session has ended.';
-}
-
-/** Whether the member is ready and its source is not blocked. The member may still be full, or not fit this client. */
-function works(member: Member | undefined): boolean {
-  return member?.phase.name === 'ready' && member.source.blockedReason === undefined;
 }

@@ -141,7 +141,11 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#members.update(now);
     const minEndsAt = now + (routing.minLifeMs ?? 0);
-    return this.#nextMembers(routing, count, now)
+    const { session } = routing;
+    const own = session === undefined ? undefined : this.#members.find(this.#sessions.find(session)?.member);
+    const ownNext = own?.bucket === 'fresh' ? [own] : [];
+    const anyNext = () => this.#members.index.find(filterOf(routing), now).upcoming(count, now);
+    return (session === undefined ? anyNext() : ownNext)
       .filter((member) => !member.source.isFull && member.endsAt >= minEndsAt && !isKnown(member.id))
       .map((member) => ({
         member: member.id,
@@ -308,10 +312,6 @@ export class Pool implements LeaseProvider {
     return source && sourceCounts(source);
   }
 
-  get waitingHere(): number {
-    return this.#queue.size;
-  }
-
   get waitingCount(): number {
     return this.#queue.size + this.waitingElsewhere;
   }
@@ -362,13 +362,8 @@ export class Pool implements LeaseProvider {
     verdict,
     forMs,
     user,
-  }: {
-    readonly holder: LeaseHolder;
-    readonly host: string;
-    readonly verdict: 'banned' | 'ok';
-    readonly forMs?: number | undefined;
-    readonly user?: string | undefined;
-  }): boolean {
+  }: Pick<Verdict, 'verdict'> &
+    Partial<Verdict> & { readonly holder: LeaseHolder; readonly host: string }): boolean {
     const session = 'session' in holder ? this.#sessions.find(holder.session) : undefined;
     const id = 'member' in holder ? holder.member : session?.member;
     const found = id === undefined ? undefined : this.#members.exitOf(id, this.#clock.monotonic());
@@ -546,14 +541,6 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#members.restrict(source, next, now);
     this.serveWaiting(now);
-  }
-
-  #nextMembers(routing: RoutingOptions, count: number, now: number): readonly Member[] {
-    if (routing.session === undefined) {
-      return this.#members.index.find(filterOf(routing), now).upcoming(count, now);
-    }
-    const member = this.#members.find(this.#sessions.find(routing.session)?.member);
-    return member?.bucket === 'fresh' ? [member] : [];
   }
 
   #catchUp(now: number): void {

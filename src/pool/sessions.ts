@@ -61,10 +61,14 @@ export class Sessions {
   }
 
   restore(stored: Iterable<readonly [name: string, StoredSession]>, now: number): void {
-    for (const [name, record] of stored) {
-      if (this.#byName.has(name)) continue;
-      const session = restoredSession(name, record, now);
-      if (session !== undefined) this.add(session, now);
+    for (const [name, { record, ageMs }] of stored) {
+      const { user, address, member, ttlMs, uses } = record;
+      const idleMs = record.idleMs + ageMs;
+      if (this.#byName.has(name) || idleMs >= ttlMs) continue;
+      const session = new Session(name, { user, address }, { ttlMs, usedAt: now - idleMs });
+      session.member = member;
+      session.uses = uses;
+      this.add(session, now);
     }
   }
 
@@ -303,15 +307,4 @@ export class SessionJournal {
     session.recordedAt = now;
     return { ...owner, member, ttlMs, idleMs: openLeases > 0 ? 0 : Math.max(0, now - usedAt), uses };
   }
-}
-
-/** Undefined if the session has ended since the record was written. */
-function restoredSession(name: string, { record, ageMs }: StoredSession, now: number): Session | undefined {
-  const { user, address, member, ttlMs, uses } = record;
-  const idleMs = record.idleMs + ageMs;
-  if (idleMs >= ttlMs) return undefined;
-  const session = new Session(name, { user, address }, { ttlMs, usedAt: now - idleMs });
-  session.member = member;
-  session.uses = uses;
-  return session;
 }

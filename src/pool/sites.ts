@@ -68,8 +68,6 @@ export class Pair {
 export class Site {
   readonly name: string;
   rule: SiteRule;
-  /** Whether a rule of `targets` names the site. Metrics show only such sites by name. */
-  isNamed: boolean;
   readonly pairs = new Map<string, Pair>();
   /** The bans that count for one user only. Undefined while there are none. */
   usersBans: Map<string, Map<string, Pair>> | undefined;
@@ -90,10 +88,14 @@ export class Site {
   #learntMs = 0;
   #learntAt = 0;
 
-  constructor(name: string, rule: SiteRule, isNamed: boolean) {
+  constructor(name: string, rule: SiteRule) {
     this.name = name;
     this.rule = rule;
-    this.isNamed = isNamed;
+  }
+
+  /** Metrics show only sites of a rule by name. */
+  get isNamed(): boolean {
+    return this.rule !== DEFAULT_SITE_RULE;
   }
 
   pairOfUser(user: string, exit: string): Pair {
@@ -270,11 +272,7 @@ export class Sites {
     });
     this.#byHost.clear();
     this.#lastHost = '';
-    for (const site of this.#byName.values()) {
-      const named = this.#rules.find(({ name }) => name === site.name);
-      site.rule = named?.rule ?? DEFAULT_SITE_RULE;
-      site.isNamed = named !== undefined;
-    }
+    for (const site of this.#byName.values()) site.rule = this.#ruleOf(site.name);
   }
 
   of(host: string): Site {
@@ -495,12 +493,15 @@ export class Sites {
     return pair;
   }
 
+  #ruleOf(siteName: string): SiteRule {
+    return this.#rules.find(({ name }) => name === siteName)?.rule ?? DEFAULT_SITE_RULE;
+  }
+
   #named(name: string): Site {
     let site = this.#byName.get(name);
     if (site !== undefined) return site;
     if (this.#byName.size >= MAX_SITES) this.#drop(MAX_SITES * DROPPED_SHARE);
-    const found = this.#rules.find((each) => each.name === name);
-    site = new Site(name, found?.rule ?? DEFAULT_SITE_RULE, found !== undefined);
+    site = new Site(name, this.#ruleOf(name));
     site.lastUsedAt = this.#clock.monotonic();
     this.#byName.set(name, site);
     return site;
