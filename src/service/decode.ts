@@ -44,16 +44,13 @@ export type DropReason =
   | 'expired'
   | 'credentials';
 
-/**
- * Why an address cannot be a member. `private`: the configuration allows no private addresses. `own`: noria listens
- * there.
- */
+/** `own`: noria listens there. */
 export type RefuseAddress = (host: string, port: number) => 'private' | 'own' | undefined;
 
 export interface DecodeOptions extends AnswerOrigin {
   readonly product: Product;
   readonly format: Format;
-  /** For the format `text`: the custom extraction format, which `compileLayout` has accepted. */
+  /** For the format `text`; `compileLayout` has accepted it. */
   readonly textLayout?: string | undefined;
   readonly refuses: RefuseAddress;
 }
@@ -66,10 +63,7 @@ const READERS: Readonly<Record<Format, (text: string, options: DecodeOptions) =>
   text: readTextLines,
 };
 
-/**
- * Any HTTP status. @throws service-protocol if the body is not in the requested format, service-blocked for a web
- * page.
- */
+/** @throws service-protocol if the body is not in the requested format, service-blocked for a web page. */
 export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDraw {
   const envelope = readEnvelope(bodyText(body), options);
   const { code } = envelope;

@@ -165,7 +165,6 @@ export class Transport {
   }
 }
 
-/** Calls `end` once `ms` have passed or the signal aborts. */
 function limited(
   { clock, signal, timeoutMs }: TransportOptions,
   progress: ExchangeProgress,
@@ -315,90 +314,78 @@ function cancelled({ host, phase }: ExchangeProgress): NoriaError {
   return new NoriaError('shutting-down', `the call to ${host} was cancelled`, { context: { host, phase } });
 }
 
-export interface ExchangeProgress {
+interface ExchangeProgress {
   readonly host: string;
   phase: 'connection' | 'answer' | 'body';
   readonly startedAt: number;
 }
 
-type TransportFault = { readonly code: FaultCode; readonly message: (host: string, ms: number) => string };
-
-const REFUSED: TransportFault = {
-  code: 'service-transport',
-  message: (host, ms) =>
-    `${host} refused the connection after ${ms} ms; check service.baseUrl, or the source's own baseUrl, host or url, and whether the service is up`,
-};
-const CLOSED: TransportFault = {
-  code: 'service-transport',
-  message: (host, ms) => `${host} closed the connection after ${ms} ms, before the answer was complete`,
-};
-const UNRESOLVED: TransportFault = {
-  code: 'service-transport',
-  message: (host, ms) =>
-    `could not resolve ${host} (after ${ms} ms); check the host name and this machine's DNS`,
-};
-const UNREACHABLE: TransportFault = {
-  code: 'service-transport',
-  message: (host, ms) => `could not reach ${host} (after ${ms} ms); check this machine's network`,
-};
-const TOO_LARGE: TransportFault = {
-  code: 'service-protocol',
-  message: (host) =>
-    `${host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or the source's own baseUrl, host or url`,
-};
-const NOT_HTTP: TransportFault = {
-  code: 'service-blocked',
-  message: (host) =>
-    `${host} did not answer with HTTP; check the host, the port and http:// or https:// of the address`,
-};
-
-const FAULT_OF_CODE: Readonly<Record<string, TransportFault>> = {
-  ECONNREFUSED: REFUSED,
-  ECONNRESET: CLOSED,
-  EPIPE: CLOSED,
-  ENOTFOUND: UNRESOLVED,
-  EAI_AGAIN: UNRESOLVED,
-  ENODATA: UNRESOLVED,
-  EHOSTUNREACH: UNREACHABLE,
-  ENETUNREACH: UNREACHABLE,
-  EADDRNOTAVAIL: UNREACHABLE,
-  ETIMEDOUT: UNREACHABLE,
-  ERR_TOO_LONG: TOO_LARGE,
-};
-
 const TLS_CODE = /^(?:EPROTO$|ERR_TLS|ERR_SSL)|CERT|SELF_SIGNED|^UNABLE_TO/;
 
-/**
- * @returns service-transport, service-blocked or service-protocol; it quotes nothing of the request, so it cannot
- * contain the key.
- */
-export function transportError(
+/** It quotes nothing of the request, so it cannot contain the key. */
+function transportError(
   error: unknown,
   { host, phase, startedAt }: ExchangeProgress,
   nowAt: number,
 ): NoriaError {
   const ms = Math.round(nowAt - startedAt);
   const errno = codeOf(error);
-  const { code, message } = faultOf(errno, error);
+  const [code, message] = faultOf(errno, error, { host, ms });
   const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
   // The error of the HTTP parser contains received bytes, which may quote the request with its key: it is no cause.
   const cause = isParserError(errno) ? {} : { cause: error };
-  return new NoriaError(code, message(host, ms), { ...cause, context });
+  return new NoriaError(code, message, { ...cause, context });
 }
 
-function faultOf(errno: string | undefined, error: unknown): TransportFault {
-  const known = errno !== undefined && Object.hasOwn(FAULT_OF_CODE, errno) ? FAULT_OF_CODE[errno] : undefined;
-  if (known !== undefined) return known;
-  if (isParserError(errno)) return NOT_HTTP;
+function faultOf(
+  errno: string | undefined,
+  error: unknown,
+  { host, ms }: { readonly host: string; readonly ms: number },
+): readonly [code: FaultCode, message: string] {
+  switch (errno) {
+    case 'ECONNREFUSED':
+      return [
+        'service-transport',
+        `${host} refused the connection after ${ms} ms; check service.baseUrl, or the source's own baseUrl, host or url, and whether the service is up`,
+      ];
+    case 'ECONNRESET':
+    case 'EPIPE':
+      return [
+        'service-transport',
+        `${host} closed the connection after ${ms} ms, before the answer was complete`,
+      ];
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+    case 'ENODATA':
+      return [
+        'service-transport',
+        `could not resolve ${host} (after ${ms} ms); check the host name and this machine's DNS`,
+      ];
+    case 'EHOSTUNREACH':
+    case 'ENETUNREACH':
+    case 'EADDRNOTAVAIL':
+    case 'ETIMEDOUT':
+      return ['service-transport', `could not reach ${host} (after ${ms} ms); check this machine's network`];
+    case 'ERR_TOO_LONG':
+      return [
+        'service-protocol',
+        `${host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or the source's own baseUrl, host or url`,
+      ];
+    default:
+      break;
+  }
+  if (isParserError(errno))
+    return [
+      'service-blocked',
+      `${host} did not answer with HTTP; check the host, the port and http:// or https:// of the address`,
+    ];
   const reason = errno ?? oneLine(describeError(error));
-  const tls = errno !== undefined && TLS_CODE.test(errno);
-  return {
-    code: 'service-transport',
-    message: (host, ms) =>
-      tls
-        ? `the TLS handshake with ${host} failed after ${ms} ms (${reason}); check its certificate, and whether the address should begin with http://`
-        : `the call to ${host} failed after ${ms} ms: ${reason}`,
-  };
+  return [
+    'service-transport',
+    errno !== undefined && TLS_CODE.test(errno)
+      ? `the TLS handshake with ${host} failed after ${ms} ms (${reason}); check its certificate, and whether the address should begin with http://`
+      : `the call to ${host} failed after ${ms} ms: ${reason}`,
+  ];
 }
 
 function isParserError(errno: string | undefined): boolean {

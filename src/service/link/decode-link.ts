@@ -86,12 +86,8 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
   const read = readEntries(list?.entries ?? [], entryOptions);
   // If noria cannot read most of the lines, the answer is not a list of proxies.
   const isOtherText = list?.path === undefined && (read.dropped.address ?? 0) > read.entries.length;
-  if (
-    isOtherText ||
-    (read.parts === undefined && isUnexplained(text, { list, dropped: read.dropped }, options))
-  ) {
+  if (isOtherText || (read.parts === undefined && isUnexplained(text, list, read, options)))
     return deniedInWords(text, json, options) ?? refuseUnreadable(text, list, options);
-  }
   const ok = json === undefined ? undefined : okOf(json);
   const recognised: RecognisedAnswer = {
     format: list?.path === undefined ? 'text' : 'json',
@@ -110,11 +106,8 @@ function deniedInWords(text: string, json: unknown, { secrets }: AnswerOrigin): 
 
 function refuseUnreadable(text: string, list: FoundList | undefined, options: LinkDecodeOptions): never {
   const isError = options.answer.list === undefined && text.length <= MAX_ERROR_LENGTH && !IP_LIKE.test(text);
-  throw unreadableAnswer(
-    isError ? 'is no list of proxies; it says' : noAddress(list, options),
-    text,
-    options,
-  );
+  const problem = isError ? 'is no list of proxies; it says' : noAddress(list, options);
+  throw unreadableAnswer(problem, text, options);
 }
 
 export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): DecodedLink {
@@ -206,21 +199,14 @@ function hasAddress(value: unknown, options: EntryOptions): boolean {
   return typeof read !== 'string' || (read !== 'address' && read !== 'port');
 }
 
-interface ReadEntries {
-  readonly entries: readonly DrawnEntry[];
-  readonly dropped: Readonly<Partial<Record<DropReason, number>>>;
-  readonly parts: EntryParts | undefined;
-}
-
-function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntries {
+function readEntries(list: readonly unknown[], options: EntryOptions) {
   const entries: DrawnEntry[] = [];
   const dropped: Partial<Record<DropReason, number>> = {};
   let parts: EntryParts | undefined;
   for (const raw of list.slice(0, MAX_ENTRIES)) {
     const read = readLinkEntry(raw, options);
-    if (typeof read === 'string') {
-      dropped[read] = (dropped[read] ?? 0) + 1;
-    } else {
+    if (typeof read === 'string') dropped[read] = (dropped[read] ?? 0) + 1;
+    else {
       parts ??= read.parts;
       entries.push(read.entry);
     }
@@ -229,13 +215,11 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
   return { entries, dropped, parts };
 }
 
-/**
- * False if a readable entry was dropped, for example an expired one, or if the rule `ok` shows a success without
- * proxies.
- */
+/** False if a readable entry was dropped, or if the rule `ok` shows a success without proxies. */
 function isUnexplained(
   text: string,
-  { list, dropped }: Pick<ReadEntries, 'dropped'> & { readonly list: FoundList | undefined },
+  list: FoundList | undefined,
+  { dropped }: Pick<ReturnType<typeof readEntries>, 'dropped'>,
   { answer: rules }: LinkDecodeOptions,
 ): boolean {
   const { private: privateCount, own, expired, credentials } = dropped;
