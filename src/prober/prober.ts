@@ -94,7 +94,7 @@ type Suspect = Extract<ProbeOutcome, { kind: 'suspect' }> & {
   readonly sinceAt: number;
 };
 
-export class Prober implements AsyncDisposable {
+export class Prober {
   readonly #options: ProberOptions;
   readonly #deadlines: Deadlines;
   readonly #joinObserver: Disposable;
@@ -159,10 +159,6 @@ export class Prober implements AsyncDisposable {
     await Promise.all(this.#probes);
     for (const { lease } of this.#suspects) this.#release(lease);
     this.#suspects = [];
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
   }
 
   #wakeAfter(ms: number): void {

@@ -31,10 +31,7 @@ export function isSuspended(phase: SourcePhase): phase is Suspension {
   return 'untilAt' in phase;
 }
 
-/**
- * The phase of a source that waits before it draws. Its reason is the last call if that was not successful, else the
- * pace.
- */
+/** The reason of the wait is the last call if that was not successful, else the pace. */
 export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number): SourcePhase {
   if (last === undefined || last.verdict.kind === 'ok') {
     return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };
@@ -43,12 +40,9 @@ export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number):
 }
 
 /** What the event `source.moved` and the status tell of a phase. */
-export function phaseReport(phase: SourcePhase): {
-  readonly reason: string;
-  readonly advice?: string;
-  readonly code?: string;
-} {
-  const { reason } = phase;
+export function phaseReport(
+  phase: SourcePhase,
+): Pick<Suspension, 'reason' | 'code'> & { readonly advice?: string } {
   const { advice = '', code } = 'advice' in phase || 'code' in phase ? phase : {};
-  return { reason, ...(advice === '' ? {} : { advice }), ...(code === undefined ? {} : { code }) };
+  return { reason: phase.reason, ...(advice !== '' && { advice }), ...(code !== undefined && { code }) };
 }

@@ -20,30 +20,29 @@ const WAKING_EVENTS = [
   'member.joined',
 ] as const satisfies readonly EventName[];
 
-type RefillParts = Pick<SourceContext, 'clock' | 'random' | 'bus' | 'pool'>;
-
-export interface RefillOptions
-  extends RefillSettings,
-    Pick<SourceContext, 'extractor' | 'urls' | 'sharedCount' | 'onReport' | 'adviceOnBlock'> {
-  readonly pace: PaceStore;
-  /** What `record()` returned in an earlier run. */
-  readonly restored?: unknown;
-}
-
 /** It has no sources until `open`, so that other parts can have it before the service can be called. */
 export class Refiller {
-  readonly #parts: RefillParts;
+  readonly #parts: Pick<SourceContext, 'clock' | 'random' | 'bus' | 'pool'>;
   #context: SourceContext | undefined;
   #sources = new Map<string, Source>();
   #settings: RefillSettings = { sources: [], fill: 'demand', idleAfterMs: 0, callTimeoutMs: 0 };
   readonly #early: (() => void)[] = [];
   #subscriptions: readonly Disposable[] = [];
 
-  constructor(parts: RefillParts) {
+  constructor(parts: Pick<SourceContext, 'clock' | 'random' | 'bus' | 'pool'>) {
     this.#parts = parts;
   }
 
-  open({ pace, restored, ...options }: RefillOptions): void {
+  /** @param restored - what `record()` returned in an earlier run. */
+  open({
+    pace,
+    restored,
+    ...options
+  }: RefillSettings &
+    Pick<SourceContext, 'extractor' | 'urls' | 'sharedCount' | 'onReport' | 'adviceOnBlock'> & {
+      readonly pace: PaceStore;
+      readonly restored?: unknown;
+    }): void {
     this.#settings = options;
     this.#context = {
       ...options,

@@ -4,7 +4,7 @@ import { EventBus, type EventName, type NoriaEvents } from '../../src/core/event
 import { Secret } from '../../src/core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../../src/pool/drawn-member.ts';
 import type { DrawSourceOptions, Extractor, RefillPool } from '../../src/refill/options.ts';
-import { Refiller, type RefillOptions } from '../../src/refill/refiller.ts';
+import { Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import type { DrawCall, ExtractCall, ServiceAddress } from '../../src/service/request.ts';
@@ -220,7 +220,7 @@ export interface Rig {
   emitted<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
 
-export interface RigOptions extends Partial<RefillOptions> {
+export interface RigOptions extends Partial<Parameters<Refiller['open']>[0]> {
   readonly clock?: ManualClock;
   readonly store?: PaceStore;
   readonly service?: ScriptedService;

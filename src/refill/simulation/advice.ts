@@ -7,7 +7,7 @@ import { money } from './report.ts';
 import { simulate } from './simulate.ts';
 
 /** Settings, and what they cost and yield with the load. */
-export interface Choice {
+interface Choice {
   readonly fill: 'demand' | 'size';
   readonly size: number;
   /** The most IPs of one call: the size, at most the configured count. */
@@ -70,11 +70,7 @@ function costOf({ costPerDay, drawnPerDay }: Choice): number {
 
 async function tryChoice(
   options: SimulationOptions,
-  change: {
-    readonly fill?: 'demand' | 'size';
-    readonly size?: number;
-    readonly timespan?: number | undefined;
-  },
+  change: Partial<Pick<Choice, 'fill' | 'size'>> & { readonly timespan?: number | undefined },
 ): Promise<Choice> {
   const { refill, pool } = options;
   const { fill = refill.fill, timespan: changedTo } = change;
@@ -106,13 +102,7 @@ async function tryChoice(
   };
 }
 
-export function formatAdvice({
-  now,
-  best,
-}: {
-  readonly now: Choice;
-  readonly best: readonly Choice[];
-}): string {
+export function formatAdvice({ now, best }: Awaited<ReturnType<typeof advise>>): string {
   const [cheapest] = best;
   const head =
     cheapest === undefined

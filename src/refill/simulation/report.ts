@@ -3,29 +3,7 @@ import { formatCount } from '../../core/words.ts';
 import type { SimulatedClients, SimulatedEnding } from './clients.ts';
 import type { SimulatedService } from './service.ts';
 
-export interface SimulationReport {
-  readonly days: number;
-  readonly seed: number;
-  readonly calls: Readonly<Record<string, number>>;
-  /** The number of members that the service returned, each counted once. */
-  readonly drawn: number;
-  readonly used: number;
-  readonly wasted: number;
-  readonly clients: Readonly<Record<SimulatedEnding, number>>;
-  /** Of the requests that had to wait for a member and got one. */
-  readonly waits: {
-    readonly count: number;
-    readonly medianMs: number;
-    readonly p95Ms: number;
-    readonly longestMs: number;
-  };
-  /** How long the served requests took until a member accepted them, those included that did not wait, in ms. */
-  readonly delay: { readonly p50Ms: number; readonly p99Ms: number };
-  /** What the drawn IPs cost a day; null if no source has a price. */
-  readonly costPerDay: number | null;
-  /** The longest uninterrupted time in ms with at least one waiting client. */
-  readonly longestEmptyMs: number;
-}
+export type SimulationReport = ReturnType<typeof summarize>;
 
 export function summarize(facts: {
   readonly days: number;
@@ -34,21 +12,25 @@ export function summarize(facts: {
   readonly clients: readonly SimulatedClients[];
   readonly drawnBy: ReadonlyMap<string, number>;
   readonly prices: ReadonlyMap<string, number> | undefined;
-}): SimulationReport {
+}) {
   const { days, seed, service, clients, drawnBy, prices } = facts;
   const sum = (ending: SimulatedEnding) => clients.reduce((total, { endings }) => total + endings[ending], 0);
   const cost = [...drawnBy].reduce((total, [source, drawn]) => total + drawn * (prices?.get(source) ?? 0), 0);
   const delays = clients.flatMap((each) => each.delays).sort((a, b) => a - b);
   return {
     ...{ days, seed },
-    calls: Object.fromEntries(service.calls),
+    calls: Object.fromEntries<number>(service.calls),
     drawn: service.drawn,
     used: service.used,
     wasted: service.wasted,
     clients: { served: sum('served'), noMember: sum('noMember'), membersFailed: sum('membersFailed') },
+    /** Of the requests that had to wait for a member and got one. */
     waits: summarizeWaits(clients.flatMap(({ waits }) => waits)),
+    /** How long the served requests took until a member accepted them, those included that did not wait, in ms. */
     delay: { p50Ms: shareAt(delays, 0.5), p99Ms: shareAt(delays, 0.99) },
+    /** Null if no source has a price. */
     costPerDay: prices === undefined || prices.size === 0 ? null : cost / days,
+    /** The longest uninterrupted time in ms with at least one waiting client. */
     longestEmptyMs: Math.max(...clients.map(({ longestEmptyMs }) => longestEmptyMs)),
   };
 }
@@ -57,10 +39,10 @@ function shareAt(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
 }
 
-function summarizeWaits(waits: readonly number[]): SimulationReport['waits'] {
+function summarizeWaits(waits: readonly number[]) {
   const sorted = waits.toSorted((a, b) => a - b);
-  const [medianMs, p95Ms, longestMs] = [0.5, 0.95, 1].map((share) => shareAt(sorted, share));
-  return { count: sorted.length, medianMs: medianMs ?? 0, p95Ms: p95Ms ?? 0, longestMs: longestMs ?? 0 };
+  const at = (share: number) => shareAt(sorted, share);
+  return { count: sorted.length, medianMs: at(0.5), p95Ms: at(0.95), longestMs: at(1) };
 }
 
 export function formatReport(report: SimulationReport): string {

@@ -38,8 +38,8 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const pace = createPaceMemory(createTimekeeper(clock, boot));
   const drawnBy = new Map<string, number>();
   const pools: Pool[] = [];
-  const parts = { clock, random, service, pace, pools, drawnBy };
-  const norias = Array.from({ length: replicas }, (_, index) => openReplica(options, parts, index));
+  const world = { clock, random, service, pace, pools, drawnBy };
+  const norias = Array.from({ length: replicas }, (_, index) => openReplica(options, world, index));
   await clock.runUntil(days * DAY_MS);
   for (const { clients } of norias) clients.stop();
   await clock.runUntil(days * DAY_MS + ENDING_MS);
@@ -57,7 +57,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
 /** One noria of the simulation. All of them share the pace, the members and the demand, as a fleet does. */
 function openReplica(
   options: SimulationOptions,
-  parts: {
+  world: {
     readonly clock: VirtualClock;
     readonly random: Random;
     readonly service: SimulatedService;
@@ -68,7 +68,7 @@ function openReplica(
   index: number,
 ) {
   const { refill, load, waitForMemberMs, replicas = 1 } = options;
-  const { clock, random, service, pace, pools, drawnBy } = parts;
+  const { clock, random, service, pace, pools, drawnBy } = world;
   const bus = new EventBus((_name, error) => {
     throw error;
   });
