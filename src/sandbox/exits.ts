@@ -19,10 +19,7 @@ const LAST_OCTETS = 253;
 /** Names that members resolve to 127.0.0.1. They are reserved (RFC 2606), so no real target has such a name. */
 const LOCAL_NAME = /^(?:localhost|.+\.localhost|.+\.example)$/i;
 
-/**
- * @param aliases - whether each member uses its own 127.x.y.z address. Default: whether this machine can bind such an
- * address.
- */
+/** @param aliases - whether each member uses its own 127.x.y.z address. Default: whether this machine can bind one. */
 export async function openExits(aliases?: boolean): Promise<Exits> {
   return new Exits(aliases ?? (await canBind(`127.${FIRST_SERIES}.0.1`)));
 }
@@ -88,8 +85,7 @@ export class Exits {
 
 function addressOf(host: string): string | undefined {
   if (LOCAL_NAME.test(host)) return '127.0.0.1';
-  const isHere = isIP(host) !== 0 && (host.startsWith('127.') || host === '::1');
-  return isHere ? host : undefined;
+  return isIP(host) !== 0 && (host.startsWith('127.') || host === '::1') ? host : undefined;
 }
 
 function canBind(host: string): Promise<boolean> {

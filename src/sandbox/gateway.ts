@@ -29,11 +29,9 @@ const PASSWORD = 'gateway-';
 const BAD_GATEWAY = 502;
 
 export class Gateway {
-  /** The vendors whose user names the gateway reads. */
   readonly vendors: readonly string[] = Object.keys(GRAMMARS);
   /** Whether the gateway answers 407 to every user name. */
   refusesAll = false;
-  /** The exits of the sessions that clients have named so far. */
   readonly sessions = new Map<string, Exit>();
   readonly #server: Server;
   readonly #host: string;

@@ -41,10 +41,10 @@ import {
 import { Target } from './target.ts';
 import { readBody, send, WebServer } from './web-server.ts';
 
+/** Of each port, the default is 0: the system chooses a free one. */
 export interface SandboxOptions extends CommonSettings {
   /** The host on which the service and the target site listen. Default 127.0.0.1. */
   readonly host?: string | undefined;
-  /** Default 0: the system chooses a free port. */
   readonly port?: number | undefined;
   /** The port of the extraction server for `short-pure` (8080 at the real service). Default 0. */
   readonly extractPort?: number | undefined;
@@ -258,8 +258,7 @@ export class Sandbox {
 function describeMember(member: RunningMember) {
   const { id, instance, host, port, behaviour, remainingMs, connections, accepted } = member;
   const { protocol, location } = member.traits;
-  const exit = member.exit.address;
-  const place = { protocol, host, port, exit, location: location.adr };
+  const place = { protocol, host, port, exit: member.exit.address, location: location.adr };
   /** `remainingMs` is the actual remaining life, even if the service reports -1 (unknown). */
   return { id, instance, ...place, behaviour, remainingMs, connections, accepted };
 }

@@ -32,7 +32,8 @@ test('chinese: every summary and advice of the service codes is translated', () 
 test('chinese: a fault has the texts of its code', () => {
   for (const code of Object.keys(FAULTS) as FaultCode[]) {
     const { summary, advice } = faultTexts(code, 'zh-CN');
-    expect([inChinese(FAULTS[code].summary), advice]).toEqual([summary, FAULTS[code].chinese[1]]);
+    expect([summary, advice]).toEqual(FAULTS[code].chinese);
+    expect([inChinese(FAULTS[code].summary), inChinese(FAULTS[code].advice)]).toEqual([summary, advice]);
   }
 });
 
