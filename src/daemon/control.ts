@@ -2,7 +2,6 @@
 
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Status } from '../admin/schemas.ts';
-import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { parseDuration, SECOND_MS } from '../core/duration.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
@@ -15,7 +14,6 @@ import type { DataPlane } from '../plane/data-plane.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { Fleet } from './fleet.ts';
-import { pricesOf } from './part-options.ts';
 import type { ReadinessMonitor } from './readiness.ts';
 import type { SourceFaults } from './source-faults.ts';
 
@@ -31,14 +29,14 @@ interface ControlOptions {
   readonly fleet: Fleet | undefined;
   readonly testUrl: string;
   readonly ledger: Ledger;
-  readonly config: () => Config;
+  readonly pricesOf: AdminBackend['pricesOf'];
 }
 
 /** Any valid port. `hostPort` requires a port, but this file uses only the host of its result. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
-  const { clock, pool, refiller, plane, log, faults, fleet, ledger, config } = options;
+  const { clock, pool, refiller, plane, log, faults, fleet, ledger, pricesOf } = options;
   const startedAt = clock.monotonic();
   const version = readVersion();
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
@@ -61,7 +59,7 @@ export function createControl(options: ControlOptions): AdminBackend {
     requests: (filter) => ledger.requests.find(filter),
     usage: (kind, day) => ledger.usage.read(kind, day),
     usageDays: () => ledger.usage.days(),
-    pricesOf: (source) => pricesOf(config(), source),
+    pricesOf,
     evictMember: (member) => pool.evict(member),
     refillSource: (source) => share(source, 'refill', refiller.refill(source)),
     pauseSource: (source) => share(source, 'pause', refiller.pause(source)),

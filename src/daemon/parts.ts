@@ -91,9 +91,10 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const folder = { dir, daemon: true, fleet: connector?.name };
   const state = await owner.open('state', openState({ ...folder, clock, warn, boot }));
   const siteOf = (host: string) => pool.sites.of(host).name;
+  const prices = (source: string) => pricesOf(config(), source);
   const opening = openLedger({
     ...{ bus, clock, log, dir, siteOf, access: config().log.access },
-    pricesOf: (source) => pricesOf(config(), source),
+    pricesOf: prices,
   });
   const ledger = await owner.open('ledger', opening);
 
@@ -134,7 +135,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const serving = { pool, refiller, fleet, plane, faults, ledger };
   const monitor = new ReadinessMonitor({ ...serving, clock, bus, drainEndsAt, config });
   const readiness = await owner.open('readiness', monitor);
-  const control = createControl({ ...serving, clock, log, reload, readiness, testUrl, config });
+  const control = createControl({ ...serving, clock, log, reload, readiness, testUrl, pricesOf: prices });
   const apis = await openApis(config(), { clock, bus, log, owner, pool, control });
   plane.setContext(planeContext(config(), apis.addresses()));
   ownAddresses = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apis.addresses()];
