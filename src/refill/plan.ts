@@ -8,9 +8,8 @@ import type { Demand } from '../pool/drawn-member.ts';
 export interface HoldingInputs {
   readonly demand: Demand;
   readonly size: number;
-  /** `demand`: as many members as the demand uses; `size`: always `size`. */
   readonly fill: 'demand' | 'size';
-  /** Drawing stops if no client has sent a request for this time. With 0, it never stops, and the pool is kept full. */
+  /** Without a request for this time, drawing stops. With 0, it never stops, and the pool is kept full. */
   readonly idleAfterMs: number;
   readonly lifetimeMs: number;
   /** The number of members to hold even without client requests. */
@@ -33,7 +32,6 @@ export interface DrawInputs extends HoldingInputs {
   readonly maxPerCall: number;
   /** The share of drawn members that fail before their first use, from 0 to below 1. */
   readonly deadShare: number;
-  /** How many of the latest members failed before their first use, in a row. */
   readonly failedInARow: number;
   /** How many distinct IPs the daily budget and the service's quota still allow; Infinity without a limit. */
   readonly quotaLeft: number;
@@ -42,7 +40,7 @@ export interface DrawInputs extends HoldingInputs {
 export type DrawPlan =
   /** Do not draw: there is no demand, or a source with a smaller priority number can serve the clients. */
   | { readonly kind: 'idle'; readonly reason: string }
-  /** There are enough members. Check again at the monotonic moment `checkAt`; with Infinity, only after a change. */
+  /** With `checkAt: Infinity`, only a change needs another check. */
   | { readonly kind: 'enough'; readonly checkAt: number }
   /** Members are missing, but the budget or the quota is used up. */
   | { readonly kind: 'exhausted' }
@@ -106,11 +104,7 @@ function rateText(perSecond: number): string {
   return `${formatCount(Math.round(count), 'request')} ${unit === 'hour' ? 'an' : 'a'} ${unit}`;
 }
 
-/**
- * Decides whether the source makes the next call that the pace allows. It makes this call if there will be too few
- * members before the following call can deliver. In this way, noria replaces members before they expire, and requests
- * only the members that will be missing.
- */
+/** Plans the next call that the pace allows: the members that would be missing before the following call can deliver. */
 export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft, atLeast } = inputs;
   const idleAt = idleAfterMs === 0 || demand.waiting > 0 ? Infinity : demand.lastWantedAt + idleAfterMs;
@@ -178,9 +172,8 @@ function usedUp(inputs: DrawInputs): number {
 }
 
 /**
- * How many members the pool may still add. The pool may hold its size plus one full draw. It needs this room because
- * replacements arrive before the members that they replace expire, and because quarantined members may become usable
- * again.
+ * The pool may hold its size plus one full draw, because replacements arrive before the members that they replace expire,
+ * and because quarantined members may become usable again.
  */
 function room(inputs: DrawInputs): number {
   const held = inputs.stock.heldAt(inputs.now + inputs.startInMs);

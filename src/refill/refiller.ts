@@ -93,10 +93,7 @@ export class Refiller {
     return this.#command(name, (source) => source.receiveReport(report));
   }
 
-  /**
-   * Applies a reloaded configuration. Unchanged sources continue. Each changed source that was suspended tries
-   * one draw. Resolves when the removed sources are closed.
-   */
+  /** Each changed source that was suspended tries one draw. Resolves when the removed sources are closed. */
   async update(settings: RefillSettings): Promise<void> {
     if (this.#context === undefined) return;
     this.#settings = settings;
@@ -142,10 +139,8 @@ export class Refiller {
   }
 
   /**
-   * Whether a source with a smaller priority number can serve the clients, so that this source must not draw.
-   *
-   * Returns false if clients are waiting although such a source has usable members: the routing options of the clients
-   * then exclude these members.
+   * Whether a source with a smaller priority number can serve the clients. False if clients are waiting although such a
+   * source has usable members: the routing options of the clients then exclude these members.
    */
   #isPreferredServing({ name, priority }: DrawSourceOptions): boolean {
     const { pool, clock } = this.#parts;

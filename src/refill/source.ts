@@ -41,7 +41,6 @@ import { SourceStatistics, type StatisticsSnapshot, untilServiceMidnight } from 
 import type { SourceStatus } from './status.ts';
 import { Whitelist } from './whitelist.ts';
 
-/** A draw whose connection to the service is open. Its call may not be sent yet. */
 interface OpenDraw {
   readonly connection: SupplyConnection;
   /** The options when noria began to connect. A reload during the call does not change them. */
@@ -522,11 +521,7 @@ export class Source {
     this.#check();
   }
 
-  /**
-   * Waits for the pace, connects, and makes one call; none if `signal` aborts, or if no draw is wanted any more.
-   *
-   * @param planned - the number of members, as planned before the wait.
-   */
+  /** @param planned - the number of members, as planned before the wait. */
   async #draw(place: Place, planned: number, signal: AbortSignal): Promise<void> {
     let count = planned;
     const isWanted = () => {
@@ -755,10 +750,7 @@ export class Source {
   }
 }
 
-/**
- * Explains why a call may have come too early for the service (12002). Names another program as a possible cause only
- * if noria knows that its own calls were not too close to each other.
- */
+/** Names another program as a possible cause only if noria knows that its own calls were not too close to each other. */
 function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
     return 'noria has no record of when its previous call arrived, so its own calls may be the cause; noria now calls less often. If this repeats, raise interval';

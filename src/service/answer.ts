@@ -16,9 +16,7 @@ export type RawFields = Readonly<Record<string, unknown>>;
 export interface Envelope {
   readonly code: string;
   readonly message: string;
-  /**
-   * The objects that may contain numbers of IPs, such as `surplus_count`, in the order in which noria searches them.
-   */
+  /** What may contain numbers of IPs, such as `surplus_count`, in the order of the search. */
   readonly counters: readonly RawFields[];
   readonly entries: readonly RawFields[];
 }
@@ -111,10 +109,7 @@ function badAnswer(
 
 /** The numbers of IPs that an answer reports. Each counts distinct IPs. */
 export interface Quota {
-  /**
-   * `surplus_count`; for `short-pure`, `today_left_count`: how many IPs the instance may still draw, today or in
-   * total.
-   */
+  /** `surplus_count`; for `short-pure`, `today_left_count`: IPs left, today or in total. */
   readonly remaining?: number;
   /** `update_count`; for `short-pure`, `dedup_count`: how many IPs of this answer are new. */
   readonly added?: number;

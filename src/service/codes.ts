@@ -18,36 +18,29 @@ export type CodeVerdict =
   | { readonly kind: 'silence'; readonly ms: number }
   /** The cause ends by itself, or the operator removes it in the console of the service. */
   | { readonly kind: 'pause'; readonly retryEveryMs: number }
-  /**
-   * A quota is used up. The wait doubles up to `retryToMs`; `atMidnight`: also retries when the service's day begins.
-   */
-  | {
-      readonly kind: 'quota';
-      readonly retryFromMs: number;
-      readonly retryToMs: number;
-      readonly atMidnight: boolean;
-    }
+  /** A quota is used up. `atMidnight`: also retries when the service's day begins. */
+  | (Doubling & { readonly kind: 'quota'; readonly atMidnight: boolean })
   /** The operator has to act. noria retries every `retryEveryMs`; without `retryEveryMs`, it does not retry. */
   | { readonly kind: 'halt'; readonly retryEveryMs?: number }
-  /** The meaning of the answer is unknown. The wait doubles up to `retryToMs`. */
-  | { readonly kind: 'back-off'; readonly retryFromMs: number; readonly retryToMs: number };
+  /** The meaning of the answer is unknown. */
+  | (Doubling & { readonly kind: 'back-off' });
+
+/** Each wait is twice the last one. */
+interface Doubling {
+  readonly retryFromMs: number;
+  readonly retryToMs: number;
+}
 
 export interface CodeMeaning {
   readonly summary: string;
   readonly advice: string;
   readonly verdict: CodeVerdict;
-  /**
-   * Every noria with this instance gets the same refusal. Absent: perhaps only this one, because of its machine, key
-   * or parameters.
-   */
+  /** Absent: perhaps only this noria gets the refusal, because of its machine, key or parameters. */
   readonly concernsInstance?: true;
   readonly allDropped?: true;
   /** The service does not know, or does not accept, the address of this machine. A vendor may not tell it from other causes. */
   readonly refusesAddress?: true;
-  /**
-   * Limits the open tunnels of the source to half of the previous limit or, without one, of those open now. A success
-   * removes it.
-   */
+  /** Halves the limit of open tunnels, or without one the number of those open now, until a success. */
   readonly limitsConnections?: true;
 }
 
