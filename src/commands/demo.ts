@@ -325,12 +325,9 @@ function hostOption(text: string): string {
   throw new InvalidArgumentError('Expected an address without a port, for example 0.0.0.0.');
 }
 
-interface SandboxFlags
-  extends Readonly<Record<'port' | 'extractPort' | 'targetPort' | 'members' | 'dead' | 'slow', number>> {
-  readonly repeats: boolean;
-  readonly pace?: number;
-  readonly scenario?: string;
-}
+type SandboxFlags = Readonly<
+  Record<'port' | 'extractPort' | 'targetPort' | 'members' | 'dead' | 'slow', number>
+> & { readonly repeats: boolean; readonly pace?: number; readonly scenario?: string };
 
 export const sandboxCommand = command({
   name: 'sandbox',

@@ -37,11 +37,6 @@ import { type CallSettings, callWithinPace, dropTexts } from './service.ts';
 import { formatTable } from './table.ts';
 import { badUsage, printResult, type Terminal } from './terminal.ts';
 
-interface LinkFlags {
-  readonly count: number;
-  readonly json?: boolean;
-}
-
 const MAX_COUNT = 1_000;
 const MIN_SPACING_MS = 1_000;
 const TIMEOUT_MS = 10_000;
@@ -66,7 +61,7 @@ export const linkCommand = command({
     'link proxies.txt',
   ],
   help: 'docs/links.md explains what noria recognises, and how to set the rest.',
-  run: async ({ terminal }, given: string, flags: LinkFlags) => {
+  run: async ({ terminal }, given: string, flags: { readonly count: number; readonly json?: boolean }) => {
     const text = given === '-' ? (await terminal.readHidden('link: ')).trim() : given;
     const other = gatewayOf(text) ?? (existsSync(text) ? await listOf(text) : undefined);
     if (other !== undefined) {

@@ -19,10 +19,6 @@ import { command } from './command.ts';
 import { cutToWidth, displayWidth, formatTable, numbers, wrapText } from './table.ts';
 import { badUsage, EXIT, languageOfTerminal, type Terminal } from './terminal.ts';
 
-interface StatusFlags extends AdminFlags {
-  readonly watch?: boolean;
-}
-
 export const statusCommand = command({
   name: 'status',
   about: 'print the state of a running daemon, its sources and its members',
@@ -33,7 +29,7 @@ export const statusCommand = command({
   ],
   examples: ['status', 'status --watch', 'status --admin 18889', 'status --json | jq .pool'],
   help: `${TOKEN_HELP} Exit codes: 0 ready, 1 not ready, 3 unreachable.`,
-  run: async ({ terminal }, flags: StatusFlags) => {
+  run: async ({ terminal }, flags: AdminFlags & { readonly watch?: boolean }) => {
     if (flags.watch === true && flags.json === true) {
       throw badUsage('use either --watch or --json: --json prints one answer');
     }
