@@ -35,7 +35,6 @@ const ROTATIONS: Record<Strategy, (random: Random) => Rotation<Candidate>> = {
   fastest: (random) => new RandomRotation(random, ({ member }, now) => member.expectedLatencyMs(now)),
 };
 
-/** What the index reads of the pool's members. */
 interface Held {
   readonly settings: PoolSettings;
   readonly sources: ReadonlyMap<string, PoolSource>;

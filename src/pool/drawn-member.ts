@@ -1,5 +1,4 @@
 /** What refill and the pool exchange: the members that a draw adds, and the demand of the clients. */
-
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 

@@ -2,7 +2,6 @@
  * Which members satisfy the routing options of a client. A filter has the options that a member either always or never satisfies: source,
  * protocol and location. Anything that noria does not know counts as possible, so that no client is refused by mistake.
  */
-
 import { formatDuration } from '../core/duration.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions } from './lease.ts';

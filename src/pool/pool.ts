@@ -43,16 +43,7 @@ import { type SessionJournal, Sessions } from './sessions.ts';
 import { freeAt, type Site, type Sites } from './sites.ts';
 import { restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import type { PoolSnapshot, StoredSession } from './stored-state.ts';
-import {
-  type AssignedMember,
-  assignedMember,
-  type MemberView,
-  memberView,
-  type SessionView,
-  type SourceCounts,
-  sessionView,
-  sourceCounts,
-} from './views.ts';
+import { assignedMember, memberView, type SourceCounts, sessionView, sourceCounts } from './views.ts';
 import { type WaitingClient, WaitingQueue } from './waiting-queue.ts';
 
 const SHUTTING_DOWN = refused('shutting-down', 'noria is shutting down.');
@@ -295,7 +286,7 @@ export class Pool implements LeaseProvider {
     return member.openLeases > 0 ? member.id : undefined;
   }
 
-  members(): readonly MemberView[] {
+  members() {
     const now = this.#clock.monotonic();
     const bans = this.sites.byExit();
     return [...this.#members.all()]
@@ -320,7 +311,7 @@ export class Pool implements LeaseProvider {
     return this.#sessions.size;
   }
 
-  sessions(): readonly SessionView[] {
+  sessions() {
     const now = this.#clock.monotonic();
     return [...this.#sessions.all()].map((session) =>
       sessionView(session, this.#members.find(session.member)?.id, now),
@@ -404,7 +395,7 @@ export class Pool implements LeaseProvider {
   }
 
   /** Grants no lease; undefined if no member can serve the session now. Counts as demand for the member's source. */
-  assignMember(request: AssignmentRequest): AssignedMember | undefined {
+  assignMember(request: AssignmentRequest) {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
     if (this.#closed || this.#whyImpossible(request.routing) !== undefined) return undefined;
@@ -498,7 +489,6 @@ export class Pool implements LeaseProvider {
     this.#sessions.restore(stored, this.#clock.monotonic());
   }
 
-  /** Gives members to the waiting clients, if a member may have become free. */
   serveWaiting(now: number): void {
     const { index } = this.#members;
     if (!index.membersFreed) return;

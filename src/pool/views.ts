@@ -3,9 +3,6 @@ import type { Member, MemberPhaseName, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
 
 export type MemberView = NonNullable<ReturnType<typeof memberView>>;
-export type SessionView = ReturnType<typeof sessionView>;
-/** The member of a session, as proxyPool shows it. */
-export type AssignedMember = ReturnType<typeof assignedMember>;
 
 export interface SourceCounts extends Record<Exclude<MemberPhaseName, 'left'>, number> {
   readonly source: string;
