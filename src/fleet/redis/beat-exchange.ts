@@ -11,7 +11,7 @@ import { decodeReplica, type ReplicaRecord } from '../schemas.ts';
 import type { ReplicaStatus } from '../shared-pool.ts';
 import { faultOf, lostStore, type Reply, type StoreClient } from './connection.ts';
 import { BATCH_FACTS, INSTANCE_LUA, type InstanceLog } from './instance-log.ts';
-import type { SessionStore } from './session-store.ts';
+import { NEWS_KEPT_MS, type SessionStore } from './session-store.ts';
 import { FleetScript, type FleetStore, listOf } from './store.ts';
 
 /** The numbers of a demand that the store adds up. Fractions are sent as millionths. */
@@ -24,13 +24,13 @@ export const REPLICA_SILENT_MS = 5_000;
 
 /**
  * ARGV: 5 replica, 6 its process, 7 its record (empty: unchanged), 8 its clients, 9 the version of the list of replicas
- * that it knows; then the number of used sessions with, for each: uses, last use, TTL; then for each instance: the version
- * of the uses that the replica knows, its demand (NUMBERS), the last use, and the number of used members with, for each:
- * id, uses, end of life (0: unchanged).
+ * that it knows, 10 the last news of sessions that it has read (empty: none yet); then the number of used sessions with,
+ * for each: uses, last use, TTL; then for each instance: the version of the uses that the replica knows, its demand
+ * (NUMBERS), the last use, and the number of used members with, for each: id, uses, end of life (0: unchanged).
  *
  * KEYS from 2: the used sessions, then the instances.
- * @returns whether the store had no record of the replica; another process with its name; the version of the list, and
- * the list if it has changed; then for each instance: the number of the last entry, the last entry in the snapshot, the
+ * @returns whether the store has no record of the replica; another process with its name; whether news of sessions are
+ * lost; the version of the list, and the list if it has changed; then for each instance: the number of the last entry, the last entry in the snapshot, the
  * last use, the version of the uses, the changed uses, and the sums of the demand.
  */
 const BEAT = new FleetScript(
@@ -57,10 +57,15 @@ for _, silent in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', now - ${REPLIC
   redis.call('HDEL', prefix .. ':clients', silent)
   redis.call('HINCRBY', KEYS[1], 'listed', 1)
 end
-local at = 10
+local news, lost = prefix .. ':moved:' .. name, 0
+if ARGV[10] ~= '' then
+  redis.call('XTRIM', news, 'MINID', ARGV[10])
+  lost = 1 - redis.call('PEXPIRE', news, ${NEWS_KEPT_MS})
+end
+local at = 11
 local function take() at = at + 1 return ARGV[at] end
 local key = 2
-for _ = 1, ARGV[10] do
+for _ = 1, ARGV[11] do
   local uses, used, ttl = take(), take(), take()
   local session = KEYS[key]
   if redis.call('EXISTS', session) == 1 then
@@ -124,7 +129,7 @@ while key <= #KEYS do
 end
 local listed, list = redis.call('HGET', KEYS[1], 'listed') or '0', {}
 if listed ~= ARGV[9] then list = redis.call('HGETALL', replicas) end
-return answer(missing, other, listed, list, instances)
+return answer(missing, other, lost, listed, list, instances)
 `,
 );
 
@@ -358,19 +363,19 @@ export class BeatExchange {
         ],
         args: [
           ...[replica, own.process, text === this.#sentRecord ? '' : text, clients(), this.#listVersion],
+          client === undefined ? sessionStore().lastNews : '',
           ...[sessions.length, ...sessions.flatMap(({ uses, usedAt, ttlMs }) => [uses, usedAt, ttlMs])],
           ...instances.flatMap((instance) => this.#about(instance, members)),
         ],
       },
       client,
     );
-    const [missing, other, version, list, about] = values;
-    if (Number(missing) === 1 && this.#sentRecord !== '' && other === '') {
-      throw lostStore(
-        'the store',
-        'the other norias no longer saw this noria, so it loads all data of the store again',
-      );
+    const [missing, other, isNewsLost, version, list, about] = values;
+    if (Number(isNewsLost) === 1) {
+      const why = 'it no longer has the moves of sessions that this noria missed, so noria loads its data again';
+      throw lostStore('the store', why);
     }
+    // without a record, for example because this replica was silent for long, the next call sends the record again
     this.#sentRecord = Number(missing) === 1 ? '' : text;
     if (other !== '' && !this.#namesakes.has(String(other))) {
       this.#namesakes.add(String(other));

@@ -148,6 +148,8 @@ export class InstanceLog {
   version = 0;
   readonly #options: InstanceLogOptions;
   readonly #seal: Seal;
+  /** The epoch of the store in which the state was loaded. In another epoch, entry numbers may belong to other facts. */
+  #epochId: string | undefined;
   readonly #warned = new Set<string>();
   #usedMembers = new Set<string>();
   /** Uses of members whose entry in the log has not come yet. */
@@ -162,8 +164,13 @@ export class InstanceLog {
     this.#seal = new Seal(store.name, [instance]);
   }
 
+  isOf({ key, secret }: FleetInstance): boolean {
+    return key === this.key && secret === this.#options.instance.secret;
+  }
+
   /**
-   * Loads the state over `client`, page by page.
+   * Loads the state over `client`: after a lost connection only the entries since then, if the store still has them, and
+   * otherwise page by page.
    * @param onMembers - called for the members of each page.
    * @throws NoriaError fleet-store-lost, fleet-store-unusable
    */
@@ -237,7 +244,11 @@ export class InstanceLog {
   ): Promise<boolean> {
     const { store } = this.#options;
     const keys = [this.base];
-    const [snapshot = '', pages, covers, number, version] = (await store.run(BEGIN, { keys }, client)).values;
+    const { epoch, values } = await store.run(BEGIN, { keys }, client);
+    const [snapshot = '', pages, covers, number, version] = values;
+    if (this.#epochId === epoch.id && this.applied <= Number(number)) {
+      if (await this.#readEntries(Number(number), client)) return true;
+    }
     const state = new SharedPoolState();
     for (let page = 0; page < Number(pages); page += 1) {
       const place = `${String(snapshot)} ${page}`;
@@ -251,17 +262,27 @@ export class InstanceLog {
     this.applied = Number(covers);
     this.version = Number(version);
     this.#usedMembers = new Set();
-    while (this.applied < Number(number)) {
-      const { values } = await store.run(ENTRIES, { keys, args: [this.applied, ENTRIES_PER_READ] }, client);
-      for (const entry of listOf(values[0])) if (this.apply(entry) === undefined) return false;
-      if (listOf(values[0]).length === 0) return false;
-    }
+    this.#epochId = undefined;
+    if (!(await this.#readEntries(Number(number), client))) return false;
     for (let cursor = '0'; ; ) {
       const { values } = await store.run(USES, { keys, args: [cursor] }, client);
       this.addUses(values[1]);
       cursor = String(values[0]);
-      if (cursor === '0') return true;
+      if (cursor === '0') break;
     }
+    this.#epochId = epoch.id;
+    return true;
+  }
+
+  /** Applies the entries after the last applied one. @returns false if the store lacks one of them. */
+  async #readEntries(last: number, client: StoreClient | undefined): Promise<boolean> {
+    while (this.applied < last) {
+      const input = { keys: [this.base], args: [this.applied, ENTRIES_PER_READ] };
+      const [entries] = (await this.#options.store.run(ENTRIES, input, client)).values;
+      for (const entry of listOf(entries)) if (this.apply(entry) === undefined) return false;
+      if (listOf(entries).length === 0) return false;
+    }
+    return true;
   }
 
   #loadSources(state: SharedPoolState, page: SignedPage): void {

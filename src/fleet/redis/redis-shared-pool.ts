@@ -274,14 +274,18 @@ export class RedisSharedPool implements FleetPool {
     const isFirst = this.#instances.length === 0;
     const onUnreadable = (where: string, why: string) =>
       this.#warn(`noria ignores ${where} in the store of the fleet: ${why}`);
+    const known = this.#reloading === undefined ? this.#instances : [];
     const loaded = instances().map(
-      (instance) => new InstanceLog({ store: this.#store, replica, instance, refuses, onUnreadable }),
+      (instance) =>
+        known.find((each) => each.isOf(instance)) ??
+        new InstanceLog({ store: this.#store, replica, instance, refuses, onUnreadable }),
     );
     const early = isFirst ? (records: readonly MemberRecord[]) => this.#deliverEarly(records) : undefined;
     for (const instance of loaded) await instance.load(client, early);
     this.#sessions = this.#newSessions();
     const sessions = await this.#sessions.load(this.#follower?.heldSessions() ?? [], client);
     this.#instances = loaded;
+    this.#reloading = undefined;
     this.#beats.start((id) => this.drawnBy(id) !== undefined);
     this.#isOpening = true;
     const states = loaded.map(({ state }) => state.read(this.#store.now));

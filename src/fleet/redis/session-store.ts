@@ -13,9 +13,9 @@ import { BATCH_FACTS } from './instance-log.ts';
 import { type FleetInstance, Seal } from './seal.ts';
 import { FleetScript, type FleetStore, fieldsOf, listOf } from './store.ts';
 
-/** How long the store keeps the news of a replica that does not read them. Then the replica loads everything again. */
-const NEWS_KEPT_MS = 60_000;
-/** At this number of unread news, the replica also loads everything again. */
+/** How long the store keeps the news of a replica that sends no beat. If it continues later, it loads its sessions again. */
+export const NEWS_KEPT_MS = 60_000;
+/** At this number of unread news, the store drops them, and the replica also loads its sessions again. */
 const MAX_NEWS = 20_000;
 const MAX_KNOWN = 100_000;
 
@@ -27,11 +27,9 @@ local function tell(fields, text, mac, version)
     if holder and holder ~= ARGV[5] then
       local news = prefix .. ':moved:' .. holder
       if redis.call('XLEN', news) < ${MAX_NEWS} then
-        redis.call('XADD', news, '*', 'text', text, 'mac', mac, 'version', version)
-        redis.call('PEXPIRE', news, ${NEWS_KEPT_MS})
+        redis.call('XADD', news, 'NOMKSTREAM', '*', 'text', text, 'mac', mac, 'version', version)
       else
         redis.call('DEL', news)
-        redis.call('HDEL', prefix .. ':replicas', holder)
       end
     end
   end
@@ -91,19 +89,25 @@ return answer(sessions)
 `,
 );
 
-/** Returns the id of the last news of the replica whose news are KEYS[2]. */
+/**
+ * Begins to keep news for the replica whose stream of news is KEYS[2]. While this stream exists, it has all news that the
+ * replica has not read. @returns the id of the last one.
+ */
 const LAST_NEWS = new FleetScript(
   'load-news',
   `
 local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
-return answer(last and last[1] or '0-0')
+local id = last and last[1] or redis.call('XADD', KEYS[2], '*', 'begun', '1')
+redis.call('PEXPIRE', KEYS[2], ${NEWS_KEPT_MS})
+return answer(id)
 `,
 );
 
 export class SessionStore {
   /** The stream of the sessions of this replica that others moved or ended. */
   readonly news: string;
-  lastNews = '0-0';
+  /** The id of the last news that this replica has read. Empty before `load`. */
+  lastNews = '';
   readonly #store: FleetStore;
   readonly #replica: string;
   readonly #deliver: (facts: readonly LoggedFact[]) => void;
