@@ -15,10 +15,11 @@ import { Pool } from '../src/pool/pool.ts';
 import { until } from '../test/support/until.ts';
 
 export type FleetWork =
-  /** Opens this many replicas, with `members` in their pool. */
+  /** Opens this many replicas of a fleet, with `members` in their pool. */
   | {
       readonly kind: 'open';
       readonly storePort: number;
+      readonly fleet: string;
       readonly replicas: number;
       readonly members: number;
     }
@@ -30,18 +31,18 @@ export type FleetWork =
   | { readonly kind: 'sessions'; readonly count: number }
   /** Opens this many new sessions on one replica, many at once. */
   | { readonly kind: 'hold'; readonly sessions: number }
-  /**
-   * Opens one more replica. The latencies are the times until it can use its first member and all of them, in this order; the
-   * third one is the time in which a replica that holds all sessions loads members and sessions again.
-   */
-  | { readonly kind: 'join'; readonly members: number }
+  /** Opens one replica of a fleet that has `members`. The latencies are the times until it can use its first member and all. */
+  | { readonly kind: 'join'; readonly storePort: number; readonly fleet: string; readonly members: number }
+  /** One replica loads all members and its sessions again. */
+  | { readonly kind: 'reload' }
   | { readonly kind: 'close' };
 
 export interface FleetWorkResult {
   /** Sorted. Empty for work without latencies. */
   readonly latenciesMs: readonly number[];
-  /** Beats that the store answered during the work. */
+  /** Beats that the store answered during the work, and how often a replica lost the store. */
   readonly beats: number;
+  readonly losses: number;
   /** Of the process of the replicas, after the work. */
   readonly residentMiB: number;
 }
@@ -58,16 +59,19 @@ const MEMBERS_PER_DRAW = 5;
 /** How often `use` uses members. */
 const STEP_MS = 50;
 
-const MEMBERS_AT_ONCE = 5_000;
+/** Replicas that open at the same time, and facts that one process decodes before its next beats. */
+const REPLICAS_AT_ONCE = 25;
+const FACTS_AT_ONCE = 20_000;
+const MAX_MEMBERS_AT_ONCE = 5_000;
 const SESSIONS_AT_ONCE = 200;
 const OPEN_TIMEOUT_MS = 120_000;
 const MIB = 1_048_576;
 
-let openAnother: (number: number) => Promise<OpenReplica>;
 let replicas: readonly OpenReplica[] = [];
 let drawn = 0;
 let requests = 0;
 let beats = 0;
+let losses = 0;
 
 async function work(order: FleetWork): Promise<readonly number[]> {
   switch (order.kind) {
@@ -85,7 +89,9 @@ async function work(order: FleetWork): Promise<readonly number[]> {
       await hold(order.sessions);
       return [];
     case 'join':
-      return join(order.members);
+      return join(order);
+    case 'reload':
+      return [await reload()];
     case 'close':
       for (const { fleet } of replicas) await fleet.replica.close();
       for (const { pool } of replicas) pool.close();
@@ -94,24 +100,28 @@ async function work(order: FleetWork): Promise<readonly number[]> {
   }
 }
 
-async function open({ storePort, replicas: count, members }: Extract<FleetWork, { kind: 'open' }>) {
-  const name = `bench-${randomUUID().slice(0, 8)}`;
-  openAnother = (n) => openReplica(storePort, name, n);
-  replicas = await Promise.all(Array.from({ length: count }, (_, n) => openReplica(storePort, name, n)));
+async function open({ storePort, fleet, replicas: count, members }: Extract<FleetWork, { kind: 'open' }>) {
+  while (replicas.length < count) {
+    const first = replicas.length;
+    const numbers = Array.from({ length: Math.min(REPLICAS_AT_ONCE, count - first) }, (_, n) => first + n);
+    replicas = [
+      ...replicas,
+      ...(await Promise.all(numbers.map((number) => openReplica(storePort, fleet, `replica-${number}`)))),
+    ];
+  }
   await until(
     'the replicas see each other',
     () => replicas.every(({ fleet }) => fleet.shared.replicas.length === count),
     OPEN_TIMEOUT_MS,
   );
-  for (let left = members; left > 0; left -= MEMBERS_AT_ONCE) {
-    replicas[0]?.pool.addMembers(SOURCE, newMembers(Math.min(left, MEMBERS_AT_ONCE)));
-    await pause(systemClock, STEP_MS);
+  const atOnce = Math.min(MAX_MEMBERS_AT_ONCE, Math.ceil(FACTS_AT_ONCE / count));
+  for (let added = 0; added < members; ) {
+    const next = Math.min(members, added + atOnce);
+    replicas[0]?.pool.addMembers(SOURCE, newMembers(next - added));
+    added = next;
+    const have = () => replicas.every(({ pool }) => readyIn(pool) === added);
+    await until('all have the members', have, OPEN_TIMEOUT_MS);
   }
-  await until(
-    'all have the members',
-    () => replicas.every(({ pool }) => readyIn(pool) === members),
-    OPEN_TIMEOUT_MS,
-  );
 }
 
 const readyIn = (pool: Pool) => pool.counts()[0]?.ready ?? 0;
@@ -124,30 +134,33 @@ async function hold(sessions: number): Promise<void> {
   await Promise.all(Array.from({ length: SESSIONS_AT_ONCE }, openSome));
 }
 
-async function join(members: number): Promise<number[]> {
+async function join({ storePort, fleet, members }: Extract<FleetWork, { kind: 'join' }>): Promise<number[]> {
   const startedAt = systemClock.monotonic();
   const sinceMs = () => systemClock.monotonic() - startedAt;
-  const joined = await openAnother(replicas.length);
+  const joined = await openReplica(storePort, fleet, 'joined');
+  replicas = [joined];
   await until('it has a member', () => readyIn(joined.pool) > 0, OPEN_TIMEOUT_MS);
   const firstMs = sinceMs();
   await until('it has all members', () => readyIn(joined.pool) === members, OPEN_TIMEOUT_MS);
-  const allMs = sinceMs();
+  return [firstMs, sinceMs()];
+}
+
+async function reload(): Promise<number> {
   const [holder] = replicas;
-  replicas = [...replicas, joined];
   const { promise: loaded, resolve } = Promise.withResolvers<void>();
   holder?.bus.on('fleet.loaded', () => resolve());
   const loadingAt = systemClock.monotonic();
   holder?.fleet.shared.reload();
   await loaded;
-  return [firstMs, allMs, systemClock.monotonic() - loadingAt];
+  return systemClock.monotonic() - loadingAt;
 }
 
-async function openReplica(storePort: number, name: string, number: number): Promise<OpenReplica> {
+async function openReplica(storePort: number, name: string, replica: string): Promise<OpenReplica> {
   const config = parseConfig(
     `
 service: { baseUrl: "http://127.0.0.1:9" }
 sources: [{ name: ${SOURCE}, product: short-classic, instance: "202611210001", akey: "0123456789abcdef" }]
-fleet: { url: "redis://127.0.0.1:${storePort}", name: ${name}, replica: replica-${number} }
+fleet: { url: "redis://127.0.0.1:${storePort}", name: ${name}, replica: ${replica} }
 `,
     'bench.yaml',
     { env: {} },
@@ -159,6 +172,9 @@ fleet: { url: "redis://127.0.0.1:${storePort}", name: ${name}, replica: replica-
   const pool = new Pool({ ...poolSettings(config), ...common, forecasts: () => [] });
   bus.on('fleet.answered', ({ operation }) => {
     if (operation === 'beat') beats += 1;
+  });
+  bus.on('fleet.store', ({ up }) => {
+    if (!up) losses += 1;
   });
   const [{ key } = { key: '' }] = fleetInstances(config);
   if (config.fleet === undefined) throw new TypeError('the configuration has no fleet');
@@ -253,11 +269,12 @@ async function repeat(count: number, one: () => Promise<void>): Promise<number[]
 }
 
 process.on('message', (order: FleetWork) => {
-  const beatsBefore = beats;
+  const [beatsBefore, lossesBefore] = [beats, losses];
   void work(order).then((latenciesMs) => {
     const result: FleetWorkResult = {
       latenciesMs,
       beats: beats - beatsBefore,
+      losses: losses - lossesBefore,
       residentMiB: process.memoryUsage().rss / MIB,
     };
     process.send?.(result);

@@ -2,7 +2,7 @@
  * `npm run bench:fleet`: what many replicas of a fleet cost, and how long a member takes to be usable everywhere. The replicas are
  * the real classes without listeners, all in one process, on a real Valkey or Redis server from the search path.
  *
- *   npm run bench:fleet                   10, 50, 150 and 300 replicas, then a large state; about five minutes
+ *   npm run bench:fleet                   5, 50, 150 and 300 replicas, then a large state; about ten minutes
  *   npm run bench:fleet -- --quick        10 replicas and a small state, about a minute
  *   npm run bench:fleet -- 10 50          these numbers of replicas
  *   npm run bench:fleet -- --state        only the large state
@@ -21,6 +21,8 @@ const DRAWS = 20;
 const SETTLED = 0.9;
 const MAX_SETTLES = 20;
 const LARGE = 100_000;
+/** What the other replica does while one joins. */
+const STATE_USES_PER_SECOND = 200;
 
 interface Size {
   readonly replicas: number;
@@ -29,6 +31,7 @@ interface Size {
   readonly busyBytes: number;
   readonly busyPercent: number;
   readonly beatsShare: number;
+  readonly losses: number;
   readonly usableMs: readonly [number, number];
   readonly replicaMiB: number;
   readonly storeMiB: number;
@@ -65,8 +68,10 @@ async function measureSize(children: Children, store: DemoStore, count: number):
   const empty = await numberIn(store, 'memory', 'used_memory');
   const replicas = children.fleet();
   const { residentMiB: bare } = await replicas.work({ kind: 'close' });
-  const opened = { kind: 'open', storePort: store.port, replicas: count, members: MEMBERS } as const;
+  const place = { storePort: store.port, fleet: `bench-${count}` };
+  const opened = { kind: 'open', ...place, replicas: count, members: MEMBERS } as const;
   const { residentMiB } = await replicas.work(opened);
+  let losses = 0;
   const load = async (perSecond: number) => {
     // What opened the replicas, or another program, may still keep this machine busy: then replicas beat late.
     for (let left = MAX_SETTLES; left > 0; left -= 1) {
@@ -74,8 +79,9 @@ async function measureSize(children: Children, store: DemoStore, count: number):
       if (beats >= SETTLED * 2 * count) break;
     }
     const [bytes, cpu, startedAt] = [await bytesOf(store), cpuMsOfPid(store.pid), performance.now()];
-    const { beats } = await replicas.work({ kind: 'use', perSecond, seconds: SECONDS });
+    const { beats, losses: lost } = await replicas.work({ kind: 'use', perSecond, seconds: SECONDS });
     const ms = performance.now() - startedAt;
+    losses += lost;
     return {
       bytes: (await bytesOf(store)) - bytes,
       percent: (100 * (cpuMsOfPid(store.pid) - cpu)) / ms,
@@ -96,6 +102,7 @@ async function measureSize(children: Children, store: DemoStore, count: number):
     busyBytes: busy.bytes / busy.beats,
     busyPercent: busy.percent,
     beatsShare: idle.beats / (count * idle.seconds),
+    losses,
     usableMs: [quantile(latenciesMs, 0.5), quantile(latenciesMs, 0.99)],
     replicaMiB: (residentMiB - bare) / count,
     storeMiB: (used - empty) / 1_048_576,
@@ -113,6 +120,7 @@ function printSizes(sizes: readonly Size[]): void {
       column('BUSY B/BEAT', ({ busyBytes }) => busyBytes.toFixed(0)),
       column('STORE BUSY', ({ busyPercent }) => `${busyPercent.toFixed(1)} %`),
       column('BEATS/S EACH', ({ beatsShare }) => beatsShare.toFixed(2)),
+      column('LOSSES', ({ losses }) => String(losses)),
       column('USABLE P50', ({ usableMs: [p50] }) => `${p50.toFixed(0)} ms`),
       column('P99', ({ usableMs: [, p99] }) => `${p99.toFixed(0)} ms`),
       column('MIB/REPLICA', ({ replicaMiB }) => replicaMiB.toFixed(1)),
@@ -123,17 +131,26 @@ function printSizes(sizes: readonly Size[]): void {
   console.log(lines.join('\n'));
 }
 
-/** A state with many members and sessions: how long a replica takes to load it. */
-async function measureState(children: Children, store: DemoStore, count: number): Promise<void> {
+/** A state with many members and sessions: how long a replica takes to load it, and whether that costs another one its store. */
+async function measureState(
+  children: Children,
+  store: DemoStore,
+  count: number,
+  joinSeconds: number,
+): Promise<void> {
   const empty = await numberIn(store, 'memory', 'used_memory');
-  const replicas = children.fleet();
-  await replicas.work({ kind: 'open', storePort: store.port, replicas: 1, members: count });
+  const [holder, joiner] = [children.fleet(), children.fleet()];
+  const place = { storePort: store.port, fleet: 'bench-state' };
+  await holder.work({ kind: 'open', ...place, replicas: 1, members: count });
   const openingAt = performance.now();
-  await replicas.work({ kind: 'hold', sessions: count });
+  await holder.work({ kind: 'hold', sessions: count });
   const openedMs = performance.now() - openingAt;
-  await ask(store, 'CONFIG RESETSTAT');
-  const joined = await replicas.work({ kind: 'join', members: count });
-  const [first = 0, all = 0, again = 0] = joined.latenciesMs;
+  const joining = joiner.work({ kind: 'join', ...place, members: count });
+  const used = await holder.work({ kind: 'use', perSecond: STATE_USES_PER_SECOND, seconds: joinSeconds });
+  const joined = await joining;
+  const [first = 0, all = 0] = joined.latenciesMs;
+  const reloaded = await holder.work({ kind: 'reload' });
+  const [again = 0] = reloaded.latenciesMs;
   const storeMiB = ((await numberIn(store, 'memory', 'used_memory')) - empty) / 1_048_576;
   const thousands = count.toLocaleString('en');
   const seconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
@@ -143,17 +160,20 @@ async function measureState(children: Children, store: DemoStore, count: number)
       `  open the sessions on one replica: ${seconds(openedMs)}`,
       `  a new replica can use its first member after ${seconds(first)}, and all after ${seconds(all)}`,
       `  a replica that holds all sessions loads members and sessions again in ${seconds(again)}`,
-      `  both replicas in one process: ${joined.residentMiB.toFixed(0)} MiB`,
+      `  meanwhile the other replica lost the store ${used.losses} times and sent ${used.beats} beats in ${joinSeconds} s`,
+      `  memory of the processes: ${joined.residentMiB.toFixed(0)} and ${reloaded.residentMiB.toFixed(0)} MiB`,
     ].join('\n'),
   );
-  await replicas.work({ kind: 'close' });
-  replicas.child.kill();
+  for (const each of [joiner, holder]) {
+    await each.work({ kind: 'close' });
+    each.child.kill();
+  }
 }
 
 const args = process.argv.slice(2);
 const quick = args.includes('--quick');
 const given = args.map(Number).filter((count) => count > 0);
-const counts = args.includes('--state') ? [] : given.length > 0 ? given : quick ? [10] : [10, 50, 150, 300];
+const counts = args.includes('--state') ? [] : given.length > 0 ? given : quick ? [10] : [5, 50, 150, 300];
 const store = await openDemoStore();
 if (store === undefined) {
   console.error('neither valkey-server nor redis-server is in the search path');
@@ -162,7 +182,7 @@ if (store === undefined) {
 const children = new Children();
 try {
   for (const count of counts) printSizes([await measureSize(children, store, count)]);
-  if (given.length === 0) await measureState(children, store, quick ? LARGE / 20 : LARGE);
+  if (given.length === 0) await measureState(children, store, quick ? LARGE / 20 : LARGE, quick ? 10 : 40);
 } finally {
   children.close();
   await store.close();

@@ -68,7 +68,10 @@ async function measureTunnel(bench: Bench, { port }: DemoStore, workers: number)
 
 async function measureReplicas({ children, report }: Bench, store: DemoStore, count: number): Promise<void> {
   const replicas = children.fleet();
-  await replicas.work({ kind: 'open', storePort: store.port, replicas: count, members: MEMBERS });
+  await replicas.work({
+    ...{ kind: 'open', storePort: store.port, fleet: `bench-${count}` },
+    ...{ replicas: count, members: MEMBERS },
+  });
   const percentOfCore = async (perSecond: number) => {
     await replicas.work({ kind: 'use', perSecond, seconds: 1 }); // the first beats are not counted
     const [cpuBefore, startedAt] = [cpuMsOfPid(store.pid), performance.now()];

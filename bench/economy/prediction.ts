@@ -71,7 +71,7 @@ async function real({ about, replicas }: Case, moments: readonly number[], world
   const startAt = clock.monotonic();
   const elapsedMs = () => clock.monotonic();
   const timekeeper = createTimekeeper(clock, { id: 'economy', elapsedMs, uptimeMs: elapsedMs });
-  const fleet = new MemoryFleet({ name: 'economy', clock, timekeeper, version: '0' });
+  const fleet = new MemoryFleet('economy', '0', clock, timekeeper);
   const norias = [];
   for (let number = 0; number < replicas; number += 1)
     norias.push(

@@ -177,7 +177,7 @@ async function demoFleet(context: DemoContext): Promise<number> {
 
 function openMemoryFleet(): MemoryFleet {
   const timekeeper = createTimekeeper(systemClock, systemBoot());
-  return new MemoryFleet({ name: DEMO_FLEET, clock: systemClock, timekeeper, version: readVersion() });
+  return new MemoryFleet(DEMO_FLEET, readVersion(), systemClock, timekeeper);
 }
 
 async function story(

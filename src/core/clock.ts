@@ -11,12 +11,14 @@ import { uptime } from 'node:os';
 export interface Clock {
   /** The time in epoch ms. It may jump when the clock of the machine is set. */
   now(): number;
-  /** The time in ms since an arbitrary origin. It never steps back. */
+  /** The time in ms since an origin that all processes of the machine share. It never steps back. */
   monotonic(): number;
   /** Calls `fn` once, after at least `ms`. Disposing of the result cancels a call that has not happened yet. */
   after(ms: number, fn: () => void): Disposable;
 }
 
+/** When this process started, by the monotonic clock of the machine. */
+const STARTED_AT = Number(process.hrtime.bigint()) / 1e6 - performance.now();
 /** Node fires a timer with a longer delay immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -27,7 +29,7 @@ export const holdingClock: Clock = clockWhoseTimers((timer) => timer);
 function clockWhoseTimers(armed: (timer: NodeJS.Timeout) => NodeJS.Timeout): Clock {
   return {
     now: () => Date.now(),
-    monotonic: () => performance.now(),
+    monotonic: () => STARTED_AT + performance.now(),
     after(ms, fn) {
       let timer: NodeJS.Timeout;
       const arm = (leftMs: number) => {

@@ -41,7 +41,6 @@ export class FactsInFlight {
     else this.#bySubject.delete(subject);
   }
 
-  /** Whether an operator's command for the source is in flight: published here, and not yet received from the log. */
   hasCommandFor(source: string): boolean {
     return this.#bySubject.has(`source ${source}`);
   }
@@ -73,10 +72,6 @@ export class FactsInFlight {
     );
   }
 
-  /**
-   * Returns the facts to publish again.
-   * @param hasSession - returns whether this replica has the session now.
-   */
   missingIn(state: SharedState, hasSession: (name: string) => boolean, now: number): Fact[] {
     const records = new Map(state.members.map((record) => [record.member.id, record]));
     const sessions = new Set(state.sessions.map(({ name }) => name));

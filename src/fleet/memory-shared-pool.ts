@@ -8,32 +8,26 @@
 import type { Clock } from '../core/clock.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { Replica } from './replica.ts';
-import type { Beat, Fact, FactOf, LoggedFact, SharedSession, SharedState } from './schemas.ts';
-import type { FactFollower, SharedPool } from './shared-pool.ts';
+import type { Beat, Fact, FactOf, LoggedFact, SharedSession } from './schemas.ts';
+import type { FactFollower, FleetActivity, SharedPool } from './shared-pool.ts';
 import { SharedPoolState } from './shared-state.ts';
 
-interface MemorySharedPoolOptions {
-  readonly clock: Clock;
-  /**
-   * The replica that represents this machine in the fleet. It opens the sessions of the machine, and receives the
-   * machine's part of the fleet's limits.
-   */
-  readonly machine?: Pick<Replica, 'findSession' | 'bindSession' | 'delegateLimits'> | undefined;
-}
+/**
+ * The replica that represents this machine in the fleet. It opens the sessions of the machine, and receives the machine's
+ * part of the fleet's limits.
+ */
+type MachineReplica = Pick<Replica, 'findSession' | 'bindSession' | 'delegateLimits'>;
 
 export class MemorySharedPool {
   readonly #clock: Clock;
-  readonly #machine: MemorySharedPoolOptions['machine'];
+  readonly #machine: MachineReplica | undefined;
   readonly #state = new SharedPoolState();
   /** The connections by replica name, in the order in which the replicas started to follow. */
   readonly #connections = new Map<string, ReplicaConnection>();
-  /**
-   * This machine's part of the limits that the whole fleet shares, such as `maxTunnelsPerMember`; undefined without a
-   * fleet.
-   */
+  /** This machine's part of the limits that the whole fleet shares; undefined without a fleet. */
   #part: LimitPart | undefined;
 
-  constructor({ clock, machine }: MemorySharedPoolOptions) {
+  constructor({ clock, machine }: { readonly clock: Clock; readonly machine?: MachineReplica | undefined }) {
     this.#clock = clock;
     this.#machine = machine;
     machine?.delegateLimits((part) => {
@@ -42,37 +36,35 @@ export class MemorySharedPool {
     });
   }
 
-  /**
-   * Returns the shared pool as one replica sees it.
-   * @param replica - the name of the replica; unique among the connected replicas.
-   * @param servesClients - if false, `FleetActivity.replicas` does not contain the replica.
-   */
+  /** @param servesClients - if false, `FleetActivity.replicas` does not contain the replica. */
   connect(replica: string, { servesClients = true } = {}): SharedPool {
     const connection = new ReplicaConnection(servesClients);
+    const follows = () => this.#connections.get(replica) === connection;
     return {
       follow: async (follower) => {
         if (this.#connections.has(replica))
           throw new TypeError(`replica ${replica} already receives the log; call follow() once`);
         this.#connections.set(replica, connection);
-        connection.start(follower, this.#state.read(this.#clock.monotonic()));
+        connection.follower = follower;
+        this.reload(replica);
         this.#membershipChanged();
-        await connection.delivered();
+        await connection.delivery;
       },
       publish: (facts) => {
-        if (this.#follows(replica, connection)) this.#append(replica, facts);
+        if (follows()) this.#append(replica, facts);
       },
       beat: (beat) => {
-        if (this.#follows(replica, connection)) this.#recordBeat(replica, beat);
+        if (follows()) this.#recordBeat(replica, beat);
       },
       findSession: async (name) =>
-        this.#follows(replica, connection)
+        follows()
           ? (this.#state.session(name, this.#clock.monotonic()) ?? this.#machine?.findSession(name))
           : undefined,
-      bindSession: async (proposed, from) => this.#bind(replica, connection, { proposed, from }),
+      bindSession: async (proposed, from) => (follows() ? this.#bind(replica, proposed, from) : undefined),
       close: async () => {
-        if (!this.#follows(replica, connection)) return;
+        if (!follows()) return;
         this.#connections.delete(replica);
-        connection.stop();
+        connection.follower = undefined;
         this.#membershipChanged();
       },
     };
@@ -83,15 +75,11 @@ export class MemorySharedPool {
   }
 
   reload(replica: string): void {
-    this.#connections.get(replica)?.load(this.#state.read(this.#clock.monotonic()));
-  }
-
-  #follows(replica: string, connection: ReplicaConnection): boolean {
-    return this.#connections.get(replica) === connection;
+    const state = this.#state.read(this.#clock.monotonic());
+    this.#connections.get(replica)?.deliver((follower) => follower.receiveState(state));
   }
 
   #append(by: string, facts: readonly Fact[]): void {
-    if (facts.length === 0) return;
     const now = this.#clock.monotonic();
     const logged: LoggedFact[] = [];
     for (const fact of facts) {
@@ -101,14 +89,14 @@ export class MemorySharedPool {
         logged.push({ by, fact });
       } else {
         const answer: Fact = { kind: 'session.moved', session: current, reason: 'bound' };
-        this.#connections.get(by)?.addFacts([
+        const answered = [
           { by, fact },
           { by: '', fact: answer },
-        ]);
+        ];
+        this.#connections.get(by)?.deliver((follower) => follower.receiveFacts(answered));
       }
     }
-    if (logged.length === 0) return;
-    for (const connection of this.#connections.values()) connection.addFacts(logged);
+    if (logged.length > 0) this.#deliverToAll((follower) => follower.receiveFacts(logged));
   }
 
   /** Returns the session of the state if another replica has moved it since the publisher of the fact last saw it. */
@@ -124,18 +112,19 @@ export class MemorySharedPool {
       if (sum !== undefined && use.uses > 0) uses[use.member] = sum;
     }
     for (const use of beat.sessions) this.#state.recordSessionUse(use);
+    const own = this.#activity([], uses);
+    const others = this.#activity([{ by, beat }], uses);
     for (const [name, connection] of this.#connections) {
-      connection.addUses(uses);
-      if (name !== by) connection.addBeat(by, beat);
+      if (name !== by) connection.deliver((follower) => follower.receiveActivity(others));
+      else if (Object.keys(uses).length > 0) connection.deliver((follower) => follower.receiveActivity(own));
     }
   }
 
   async #bind(
     by: string,
-    connection: ReplicaConnection,
-    { proposed, from }: { readonly proposed: SharedSession; readonly from: string | undefined },
+    proposed: SharedSession,
+    from: string | undefined,
   ): Promise<SharedSession | undefined> {
-    if (!this.#follows(by, connection)) return undefined;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined && known.member !== from) return known;
     // The fleet opens the session. The pool of the primary process then publishes it in this shared pool, so this method
@@ -146,98 +135,38 @@ export class MemorySharedPool {
   }
 
   #membershipChanged(): void {
+    const activity = this.#activity([], {});
+    this.#deliverToAll((follower) => follower.receiveActivity(activity));
+  }
+
+  #activity(beats: FleetActivity['beats'], uses: FleetActivity['uses']): FleetActivity {
     const serving = [...this.#connections].filter(([, { servesClients }]) => servesClients);
-    const replicas = serving.map(([name]) => name);
-    for (const connection of this.#connections.values()) connection.setReplicas(replicas, this.#part);
+    return { replicas: serving.map(([name]) => name), beats, uses, machine: this.#part };
+  }
+
+  #deliverToAll(call: (follower: FactFollower) => void): void {
+    for (const connection of this.#connections.values()) connection.deliver(call);
   }
 }
 
-/**
- * Queues the facts and beats for one replica, and delivers them in a microtask. So the shared pool never calls a
- * follower while a method of the shared pool runs.
- */
+/** Calls the follower of one replica in a microtask, so never while a method of the shared pool runs. */
 class ReplicaConnection {
   readonly servesClients: boolean;
-  #follower: FactFollower | undefined;
-  #unloaded: SharedState | undefined;
-  #facts: LoggedFact[] = [];
-  #beats: { readonly by: string; readonly beat: Beat }[] = [];
-  #uses: Record<string, number> = {};
-  #replicas: readonly string[] = [];
-  #part: LimitPart | undefined;
-  #hasNews = false;
-  #delivery: Promise<void> | undefined;
+  follower: FactFollower | undefined;
+  delivery: Promise<void> | undefined;
+  #calls: ((follower: FactFollower) => void)[] = [];
 
   constructor(servesClients: boolean) {
     this.servesClients = servesClients;
   }
 
-  start(follower: FactFollower, state: SharedState): void {
-    this.#follower = follower;
-    this.load(state);
-  }
-
-  /** @param state - includes all facts published so far. */
-  load(state: SharedState): void {
-    this.#unloaded = state;
-    this.#facts = [];
-    this.#schedule();
-  }
-
-  stop(): void {
-    this.#follower = undefined;
-  }
-
-  addFacts(facts: readonly LoggedFact[]): void {
-    this.#facts.push(...facts);
-    this.#schedule();
-  }
-
-  addBeat(by: string, beat: Beat): void {
-    this.#beats.push({ by, beat });
-    this.#hasNews = true;
-    this.#schedule();
-  }
-
-  addUses(uses: Readonly<Record<string, number>>): void {
-    Object.assign(this.#uses, uses);
-    if (Object.keys(uses).length === 0) return;
-    this.#hasNews = true;
-    this.#schedule();
-  }
-
-  setReplicas(replicas: readonly string[], part: LimitPart | undefined): void {
-    this.#replicas = replicas;
-    this.#part = part;
-    this.#hasNews = true;
-    this.#schedule();
-  }
-
-  async delivered(): Promise<void> {
-    await this.#delivery;
-  }
-
-  #schedule(): void {
-    this.#delivery ??= Promise.resolve().then(() => {
-      this.#delivery = undefined;
-      this.#deliver();
+  deliver(call: (follower: FactFollower) => void): void {
+    this.#calls.push(call);
+    this.delivery ??= Promise.resolve().then(() => {
+      this.delivery = undefined;
+      const calls = this.#calls;
+      this.#calls = [];
+      for (const each of calls) if (this.follower !== undefined) each(this.follower);
     });
-  }
-
-  #deliver(): void {
-    const state = this.#unloaded;
-    this.#unloaded = undefined;
-    if (state !== undefined) this.#follower?.receiveState(state);
-    if (this.#facts.length > 0) {
-      const facts = this.#facts;
-      this.#facts = [];
-      this.#follower?.receiveFacts(facts);
-    }
-    if (!this.#hasNews) return;
-    const activity = { replicas: this.#replicas, beats: this.#beats, uses: this.#uses, machine: this.#part };
-    this.#beats = [];
-    this.#uses = {};
-    this.#hasNews = false;
-    this.#follower?.receiveActivity(activity);
   }
 }

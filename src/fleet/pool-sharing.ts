@@ -1,23 +1,34 @@
 /**
  * Connects a pool with a group of replicas of the same pool. It describes the changes and the activity of this pool as
- * facts and beats, and applies the facts of the other replicas; other-replicas.ts applies their beats. It never reports
- * back a change that it received. Every change is idempotent.
+ * facts and beats, and applies those of the other replicas. It never reports back a change that it received. Every change
+ * is idempotent.
  *
  * A pool can have two `PoolSharing` objects: one for the workers of its machine, and one for other machines. Each of
  * them also reports to its group what the pool received from the other group. So a change reaches both groups.
  */
 
+import { isSame } from '../core/secret.ts';
+import { QUIET_MS } from '../pool/candidates.ts';
+import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 import { WORKED_MS } from '../pool/health.ts';
-import type { Departure, Member, PoolSource } from '../pool/member.ts';
+import { type Departure, type Member, type PoolSource, replacesEnd } from '../pool/member.ts';
 import { memberKey } from '../pool/members.ts';
 import { type ProcessPart, partOf } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { PoolObserver } from '../pool/pool-observer.ts';
 import type { Session } from '../pool/session.ts';
 import type { SiteBan } from '../pool/sites.ts';
-import { OtherReplicas } from './other-replicas.ts';
-import type { Beat, Fact, FactOf, MemberQuarantine, SharedMember, SharedSession } from './schemas.ts';
+import type {
+  Beat,
+  Fact,
+  FactOf,
+  MemberActivity,
+  MemberQuarantine,
+  SessionActivity,
+  SharedMember,
+  SharedSession,
+} from './schemas.ts';
 
 interface SharingOptions {
   readonly onChange: (change: Fact) => void;
@@ -33,6 +44,22 @@ interface SharingOptions {
   readonly countsLeases: boolean;
 }
 
+interface OtherReplica {
+  waiting: number;
+  demand: Readonly<Record<string, Demand>>;
+  readonly memberLeases: Map<string, CountedLeases<Member>>;
+  readonly sessionLeases: Map<string, CountedLeases<Session>>;
+}
+
+/**
+ * The number of open leases of another replica on `subject`, a member or a session of this pool. If a new member or
+ * session with the same name replaces the subject, the number does not apply to the new one.
+ */
+interface CountedLeases<Subject> {
+  readonly subject: Subject;
+  readonly count: number;
+}
+
 export interface MemberChanges {
   readonly member: SharedMember;
   readonly quarantine: MemberQuarantine | undefined;
@@ -45,7 +72,6 @@ export interface MemberChanges {
 const MOVED_ALREADY = ['rotated', 'failed-over'];
 
 export class PoolSharing implements PoolObserver {
-  readonly otherReplicas: OtherReplicas;
   readonly #parts: Pool['parts'];
   readonly #options: SharingOptions;
   /** Uses since the last beat, and the client that last got an answer. */
@@ -53,12 +79,14 @@ export class PoolSharing implements PoolObserver {
   readonly #usedSessions = new Map<Session, number>();
   /** The sessions whose member the other replicas do not know yet, and the member on which they last agreed. */
   readonly #unconfirmed = new Map<string, string | undefined>();
+  readonly #others = new Map<string, OtherReplica>();
+  /** Number of clients that wait in the other replicas of this group. `applyDemand` updates it. */
+  #waitingElsewhere = 0;
   #applying = false;
 
   constructor(parts: Pool['parts'], options: SharingOptions) {
     this.#parts = parts;
     this.#options = options;
-    this.otherReplicas = new OtherReplicas(parts, options, () => this.#otherGroups);
     parts.observers.push(this);
   }
 
@@ -147,14 +175,6 @@ export class PoolSharing implements PoolObserver {
     return session === undefined ? undefined : this.#describe(session);
   }
 
-  demandChanged(): void {
-    this.#options.onUse();
-  }
-
-  allServed(): void {
-    this.#options.onServed();
-  }
-
   sourceRestricted({ name, blockedReason, leaseLimit }: PoolSource): void {
     this.#report({ kind: 'source.restricted', source: name, blockedReason, leaseLimit });
   }
@@ -202,16 +222,15 @@ export class PoolSharing implements PoolObserver {
   }
 
   get waiting(): number {
-    return this.#parts.pool.waitingCount - this.otherReplicas.waiting;
+    return this.#parts.pool.waitingCount - this.#waitingElsewhere;
   }
 
-  /** Returns the current demand, and the activity since the last call, of this process and the pool's other groups. */
   takeActivity(): Beat {
     const { clock, members, pool } = this.#parts;
     const now = clock.monotonic();
     const demand: Record<string, Demand> = {};
     for (const source of members.sources.values()) {
-      const here = pool.demandFor(source, this.otherReplicas);
+      const here = pool.demandFor(source, this);
       if (here.lastWantedAt !== Number.NEGATIVE_INFINITY || here.waiting > 0) demand[source.name] = here;
     }
     const beat = {
@@ -238,7 +257,6 @@ export class PoolSharing implements PoolObserver {
     return beat;
   }
 
-  /** Applies facts of other replicas, then serves the clients that can now get a member. */
   apply(facts: readonly Fact[]): void {
     const { clock, members, pool } = this.#parts;
     const now = clock.monotonic();
@@ -263,6 +281,76 @@ export class PoolSharing implements PoolObserver {
     members.setPart(part);
     for (const member of members.all()) members.index.update(member, now);
     pool.serveWaiting(now);
+  }
+
+  /** Records what a replica reports. Its demand has an effect with the next `applyDemand`. */
+  record(name: string, { waiting, demand, members, sessions }: Beat): void {
+    let other = this.#others.get(name);
+    if (other === undefined) {
+      other = { waiting, demand, memberLeases: new Map(), sessionLeases: new Map() };
+      this.#others.set(name, other);
+    }
+    other.waiting = waiting;
+    other.demand = demand;
+    for (const activity of members) this.#recordMember(activity, other.memberLeases);
+    for (const activity of sessions) this.#recordSession(activity, other.sessionLeases);
+  }
+
+  retain(names: readonly string[]): void {
+    for (const [name, other] of this.#others) {
+      if (names.includes(name)) continue;
+      this.#others.delete(name);
+      this.#removeLeases(other);
+    }
+  }
+
+  /** Adds the demand in the replicas' last reports to this pool's own demand. Replaces what the previous call added. */
+  applyDemand(): void {
+    const { members, pool, bus } = this.#parts;
+    const { waiting, demand } = this.#sumOfDemand();
+    const areServed = waiting === 0 && this.#waitingElsewhere > 0;
+    pool.waitingElsewhere += waiting - this.#waitingElsewhere;
+    this.#waitingElsewhere = waiting;
+    const risen: string[] = [];
+    for (const source of members.sources.values()) {
+      const before = source.demandElsewhere.get(this);
+      const next = demand.get(source.name);
+      if (!isSame(before, next)) for (const other of this.#otherGroups) other.#options.onUse();
+      if (next === undefined) source.demandElsewhere.delete(this);
+      else source.demandElsewhere.set(this, next);
+      if (next === undefined) continue;
+      const wasQuiet = next.lastWantedAt - (before?.lastWantedAt ?? Number.NEGATIVE_INFINITY) > QUIET_MS;
+      if (wasQuiet || next.waiting > (before?.waiting ?? 0)) risen.push(source.name);
+    }
+    if (areServed) for (const other of this.#otherGroups) other.#options.onServed();
+    if (risen.length > 0) bus.emit('demand.rose', { sources: risen });
+  }
+
+  setUses(id: string, uses: number): void {
+    const { clock, members } = this.#parts;
+    const member = members.find(id);
+    if (member === undefined || uses <= member.uses) return;
+    const now = clock.monotonic();
+    for (const other of this.#otherGroups) other.memberUsed(member, uses - member.uses);
+    member.uses = uses;
+    if (this.#options.sameMachine) member.lastSuccessAt = now;
+    const { maxUsesPerMember } = members.settings.rotation;
+    if (maxUsesPerMember > 0 && uses >= maxUsesPerMember) members.remove(member, { reason: 'used-up' }, now);
+    else members.index.update(member, now);
+  }
+
+  /**
+   * Renews an assumed end of life after a success in another replica: sets it to `endsAt`, if that is later. No-op if
+   * the service reported the end of life.
+   */
+  renew(id: string, endsAt: number): void {
+    const { clock, members } = this.#parts;
+    const member = members.find(id);
+    if (member === undefined || !replacesEnd(member, { endsAt, endIsAssumed: true })) return;
+    if (member.phase.name === 'draining') return;
+    members.index.setEnd(member, endsAt);
+    members.index.update(member, clock.monotonic());
+    for (const other of this.#otherGroups) other.memberUsed(member, 0);
   }
 
   get #otherGroups(): readonly PoolSharing[] {
@@ -370,6 +458,71 @@ export class PoolSharing implements PoolObserver {
     const part = partOf(leaseLimit, members.index.part);
     members.restrict(source, { blockedReason, leaseLimit: part }, now);
   }
+
+  #sumOfDemand(): { readonly waiting: number; readonly demand: ReadonlyMap<string, Demand> } {
+    const sums = new Map<string, Demand>();
+    let waiting = 0;
+    for (const other of this.#others.values()) {
+      waiting += other.waiting;
+      for (const [source, demand] of Object.entries(other.demand)) {
+        const sum = sums.get(source);
+        sums.set(source, sum === undefined ? demand : addDemand(sum, demand));
+      }
+    }
+    return { waiting, demand: sums };
+  }
+
+  #recordMember(activity: MemberActivity, leases: OtherReplica['memberLeases']): void {
+    const { clock, members } = this.#parts;
+    const { member: id, endsAt, answeredTo, openLeases } = activity;
+    const member = members.find(id);
+    const now = clock.monotonic();
+    if (endsAt !== undefined) this.renew(id, endsAt);
+    if (member !== undefined && answeredTo !== undefined) {
+      // An answer of a target in another replica counts like an answer here: it shows that targets answer other clients.
+      members.recordAnswer(member, answeredTo, now);
+      for (const other of this.#otherGroups) other.memberAnswered(member, answeredTo);
+    }
+    if (!this.#options.countsLeases) return;
+    const change = changeCount(leases, id, { subject: member, count: openLeases });
+    if (member === undefined) return;
+    const { latencyMs, uses } = activity;
+    member.latencyMs = latencyMs ?? member.latencyMs;
+    if (uses > 0) member.source.evidence.recordAccept(now);
+    if (uses > 0 && member.phase.name === 'ready') member.recordSuccess(now, undefined);
+    this.#addLeases(member, change, now);
+  }
+
+  #addLeases(member: Member, change: number, now: number): void {
+    if (change === 0) return;
+    member.openLeases += change;
+    member.source.openLeases += change;
+    this.#parts.members.leaseEnded(member, now);
+  }
+
+  #recordSession(activity: SessionActivity, leases: OtherReplica['sessionLeases']): void {
+    const { clock, sessions } = this.#parts;
+    const { session: name, uses, openLeases } = activity;
+    const session = sessions.find(name);
+    if (session !== undefined) {
+      session.uses += uses;
+      sessions.usedElsewhere(session, activity, clock.monotonic());
+      for (const other of this.#otherGroups) other.sessionUsed(session, uses);
+    }
+    if (!this.#options.countsLeases) return;
+    const change = changeCount(leases, name, { subject: session, count: openLeases });
+    if (session !== undefined) session.openLeases += change;
+  }
+
+  #removeLeases({ memberLeases, sessionLeases }: OtherReplica): void {
+    const { clock, members, sessions } = this.#parts;
+    for (const [id, { subject, count }] of memberLeases) {
+      if (members.find(id) === subject) this.#addLeases(subject, -count, clock.monotonic());
+    }
+    for (const [name, { subject, count }] of sessionLeases) {
+      if (sessions.find(name) === subject) subject.openLeases -= count;
+    }
+  }
 }
 
 function about({ id, source }: Member): { readonly source: string; readonly member: string } {
@@ -401,4 +554,21 @@ function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
   if (phase.name !== 'quarantined') return undefined;
   const { untilAt, fault, replaced } = phase;
   return { untilAt, fault, replaced, health: health.snapshot() };
+}
+
+/**
+ * Sets the number of open leases of a replica on a member or a session. Leases do not count if the pool does not have
+ * the member or session (`subject` is undefined).
+ * @returns the new count minus the previous count of this subject.
+ */
+function changeCount<Subject>(
+  counts: Map<string, CountedLeases<Subject>>,
+  name: string,
+  { subject, count }: { readonly subject: Subject | undefined; readonly count: number },
+): number {
+  const known = counts.get(name);
+  const before = known !== undefined && known.subject === subject ? known.count : 0;
+  if (subject === undefined || count === 0) counts.delete(name);
+  else counts.set(name, { subject, count });
+  return count - before;
 }

@@ -4,7 +4,6 @@ import type { Fact, SharedBan } from './schemas.ts';
 /** noria treats two moments as equal if they are closer than this. The error of a conversion between two clocks is smaller. */
 export const SAME_MOMENT_MS = 1_000;
 
-/** Returns the name of the source that the fact is about; undefined if it is about a session or this machine. */
 export function sourceOf(each: Fact): string | undefined {
   return each.kind === 'member.joined' ? each.member.source : 'source' in each ? each.source : undefined;
 }

@@ -41,16 +41,11 @@ export interface ReplicaOptions {
   readonly bus: EventBus;
   readonly pool: Pool;
   readonly shared: SharedPool;
-  /** Whether all replicas run on this machine. See `SharingOptions.sameMachine`. */
   readonly sameMachine: boolean;
   /** If false, this replica serves no clients, and its pool counts the open leases of the other replicas as its own. */
   readonly servesClients: boolean;
   /** Given the number of replicas, returns how many of them must report a failed member before all remove it. */
   readonly evictionVotes: (replicas: number) => number;
-  /**
-   * Returns the ms of a clock that all replicas share; absent if there is no such clock. See `ProcessPart.clockAheadMs`.
-   */
-  readonly commonMs?: () => number;
   readonly beatMs: number;
   readonly onCommand?: (command: SourceCommand) => void;
   readonly onReport?: (report: SourceReport) => void;
@@ -76,9 +71,7 @@ export class Replica implements FactFollower {
    * the member, no matter which replica published this fact.
    */
   readonly #republished = new Set<string>();
-  /** The proposals of sessions that the shared pool has not answered yet. */
   readonly #proposed = new Map<string, Promise<void>>();
-  /** The operator's last pause or resume of each source, and the service's last answer about it. */
   readonly #commands = new Map<string, SourceCommand>();
   readonly #reports = new Map<string, SourceReport>();
   #replicas: readonly string[] = [];
@@ -106,10 +99,6 @@ export class Replica implements FactFollower {
     ];
   }
 
-  /**
-   * Loads the shared state and starts to follow it.
-   * @throws NoriaError like `SharedPool.follow`.
-   */
   async open(): Promise<void> {
     await this.#options.shared.follow(this);
   }
@@ -213,21 +202,20 @@ export class Replica implements FactFollower {
       this.#machinePart = machine;
       this.#divideLimits();
     }
-    const { otherReplicas } = this.#sharing;
-    for (const { by, beat } of beats) otherReplicas.record(by, beat);
+    const sharing = this.#sharing;
+    for (const { by, beat } of beats) sharing.record(by, beat);
     if (demand !== undefined) {
       const waiting = Math.max(0, ...Object.values(demand).map((each) => each.waiting));
-      otherReplicas.record(ALL_OTHERS, { waiting, demand, members: [], sessions: [] });
+      sharing.record(ALL_OTHERS, { waiting, demand, members: [], sessions: [] });
     }
-    otherReplicas.retain(demand === undefined ? replicas : [...replicas, ALL_OTHERS]);
-    for (const [member, sum] of Object.entries(uses)) otherReplicas.setUses(member, sum);
-    for (const [member, endsAt] of Object.entries(ends)) otherReplicas.renew(member, endsAt);
+    sharing.retain(demand === undefined ? replicas : [...replicas, ALL_OTHERS]);
+    for (const [member, sum] of Object.entries(uses)) sharing.setUses(member, sum);
+    for (const [member, endsAt] of Object.entries(ends)) sharing.renew(member, endsAt);
     this.#isReceiving = true; // only the demand of other replicas changes, so this replica sends no beat
-    otherReplicas.applyDemand();
+    sharing.applyDemand();
     this.#isReceiving = false;
   }
 
-  /** Stops following. The other replicas no longer see this replica. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#beatTimer?.[Symbol.dispose]();
@@ -236,7 +224,7 @@ export class Replica implements FactFollower {
   }
 
   #divideLimits(): void {
-    const { name, clock, commonMs } = this.#options;
+    const { name, clock, sameMachine } = this.#options;
     const index = this.#replicas.indexOf(name);
     const part = index < 0 ? { count: 1, index: 0 } : { count: this.#replicas.length, index };
     if (this.#receivePart !== undefined) {
@@ -244,8 +232,7 @@ export class Replica implements FactFollower {
       return;
     }
     const changedAt = clock.monotonic();
-    const clockAheadMs = commonMs && changedAt - commonMs();
-    this.#sharing.setPart({ ...part, machine: this.#machinePart, clockAheadMs, changedAt });
+    this.#sharing.setPart({ ...part, machine: this.#machinePart, sharesClock: sameMachine, changedAt });
   }
 
   #applyState(state: SharedState, inFlight: FactsInFlight): void {
@@ -257,7 +244,7 @@ export class Replica implements FactFollower {
     sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
     sharing.apply(bans);
     sharing.apply(restrictions);
-    for (const { member, uses } of members) sharing.otherReplicas.setUses(member.id, uses);
+    for (const { member, uses } of members) sharing.setUses(member.id, uses);
     this.#applyCommands(state, inFlight);
     this.#applyReports(state.reports);
   }
@@ -296,7 +283,6 @@ export class Replica implements FactFollower {
     onCommand?.(fact);
   }
 
-  /** Returns the lease if the replicas agree on its member; otherwise acquires a new lease. */
   #agreed(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
     if (!isLease(answer) || answer.session === undefined) return answer;
     const { session, member } = answer;
@@ -325,11 +311,6 @@ export class Replica implements FactFollower {
     if (agreed !== undefined) this.#sharing.confirm(agreed);
   }
 
-  /**
-   * Publishes the members and sessions that the state lacks.
-   * @param applied - the sessions of the state that facts in flight do not replace.
-   * @param before - the members of the pool before the state was applied.
-   */
   #publishMissing(
     { members, sessions, bans }: SharedState,
     applied: readonly SharedSession[],
@@ -350,10 +331,6 @@ export class Replica implements FactFollower {
     }
   }
 
-  /**
-   * Counts the vote of a replica for the eviction of a member.
-   * @returns whether enough replicas have voted to remove the member.
-   */
   #isVotedOut({ member, reason }: FactOf<'member.left'>, by: string): boolean {
     if (reason !== 'failed') return true;
     const votes = this.#votes.get(member) ?? new Set();

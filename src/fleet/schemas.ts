@@ -146,7 +146,6 @@ const fact = z.discriminatedUnion('kind', [
     source: name,
     command: z.enum(['pause', 'resume', 'refill']),
   }),
-  /** What the service answered about the instance. The state contains the last answer. */
   report,
 ]);
 
@@ -245,7 +244,6 @@ export interface Beat {
 }
 
 const refusal = z.object({ source: name, reason: text(2_000), advice: text(2_000) });
-/** The service has refused a call of one noria, so this noria does not draw from the source. */
 export type SourceRefusal = z.infer<typeof refusal>;
 
 const settings = z.object({ source: name, intervalMs: duration, size: count, params: name });

@@ -84,7 +84,6 @@ export interface SharedPool {
   bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession | undefined>;
   /** Returns a session that other replicas may have; undefined if there is none, or no answer in time. Never rejects. */
   findSession(name: string): Promise<SharedSession | undefined>;
-  /** Ends the connection. The other replicas no longer see this replica; its facts remain. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -112,12 +111,10 @@ export interface FleetPool extends SharedPool {
    * of the store, and in a fleet without a store.
    */
   readonly epochId: string;
-  /** Counts the distinct IPs that the fleet drew today from each instance of the service, by the key of the instance. */
   readonly dayCounts: {
     add(key: string, ips: readonly string[]): void;
     used(key: string): number;
   };
   drawnBy(member: string): string | undefined;
-  /** Loads the whole shared state again and passes it to this noria's replica. */
   reload(): void;
 }

@@ -46,10 +46,6 @@ export class SharedPoolState {
     for (const report of reports) this.#reports.set(report.source, report);
   }
 
-  /**
-   * Applies the next fact of the log.
-   * @param now - by the same clock as the moments in the facts.
-   */
   apply({ by, fact }: LoggedFact, now: number): void {
     switch (fact.kind) {
       case 'member.joined':
@@ -92,10 +88,6 @@ export class SharedPoolState {
     }
   }
 
-  /**
-   * Applies the part of a beat that concerns one member.
-   * @returns the member's uses in all replicas; undefined if there is no such member.
-   */
   addUse({ member, uses, endsAt }: MemberActivity): number | undefined {
     const state = this.#members.get(member);
     if (state === undefined) return undefined;

@@ -28,7 +28,6 @@ export interface DataPlane {
   closeConnections(of: LeaseHolder): void;
   /** Call it before `close`. A current or later `update` then ends within about a second, even if a worker hangs. */
   prepareToClose(): void;
-  /** Stops accepting clients. Resolves when every request in progress has ended. */
   drain(): Promise<void>;
   close(): Promise<void>;
 }
@@ -36,7 +35,6 @@ export interface DataPlane {
 /** The settings of the data plane that a reload may change, except those of its listeners. */
 export interface PlaneSettings {
   readonly dialer: DialerSettings;
-  /** The settings for each worker's copy of the pool. */
   readonly pool: PoolSettings;
 }
 
@@ -58,7 +56,6 @@ export interface ListenerSettings
 }
 
 export interface PlaneContext {
-  /** Source names that clients may use in the `source` routing option. */
   readonly sourceNames: readonly string[];
   /** The addresses of the admin API and of proxyPool. Clients may not use them as targets. */
   readonly apiAddresses: readonly BoundAddress[];

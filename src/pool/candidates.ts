@@ -97,7 +97,7 @@ export class CandidateIndex {
   /** True when a member may have become free. The pool sets it to false, and then gives free members to the waiting clients. */
   membersFreed = false;
   /** After a change, the caller must call `update` for each member. */
-  part: ProcessPart = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
+  part: ProcessPart = { count: 1, index: 0, sharesClock: true, changedAt: 0 };
 
   readonly #random: Random;
   readonly #lists = new Map<string, Candidates>();

@@ -20,7 +20,7 @@ export function quarantinedAt(source: PoolSource, moment: number, onlyReplaced: 
   return count;
 }
 
-/** Of all replicas, without the group whose `OtherReplicas` object is `except`. */
+/** Of all replicas, without the group whose `PoolSharing` object is `except`. */
 export function demandOf(source: PoolSource, here: Demand, except?: object): Demand {
   let sum = here;
   for (const [by, demand] of source.demandElsewhere) {

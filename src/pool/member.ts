@@ -278,7 +278,7 @@ export class PoolSource {
   blockedReason: string | undefined;
   /** Only of the demand that no tier records: of sessions, and of candidates that the pool has removed since. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
-  /** What other replicas last reported. Each key is the `OtherReplicas` object of one group of replicas. */
+  /** What other replicas last reported. Each key is the `PoolSharing` object of one group of replicas. */
   readonly demandElsewhere = new Map<object, Demand>();
   /** The members that become unusable because they reach `maxUsesPerMember`. */
   readonly usedUp = new DecayingRate();

@@ -191,10 +191,9 @@ export class Members {
   /** The caller must then call `index.update` for each member. */
   setPart(part: ProcessPart): void {
     const { maxUsesPerMember } = this.settings.rotation;
-    const { count, clockAheadMs } = part;
+    const { count, sharesClock } = part;
     this.index.part = part;
-    const hasSlots = count > 1 && clockAheadMs !== undefined;
-    this.slots = hasSlots ? new TimeSlots(part, clockAheadMs, maxUsesPerMember > 0) : undefined;
+    this.slots = count > 1 && sharesClock ? new TimeSlots(part, maxUsesPerMember > 0) : undefined;
   }
 
   restrict(

@@ -87,11 +87,8 @@ export interface LimitPart {
 export interface ProcessPart extends LimitPart {
   /** In a fleet: this machine's part of the limits. The processes of the machine divide this part. */
   readonly machine?: LimitPart | undefined;
-  /**
-   * How far its monotonic clock is ahead of one that all processes share. Undefined without a shared clock: limits on uses may then be
-   * slightly exceeded.
-   */
-  readonly clockAheadMs: number | undefined;
+  /** Whether all these processes have the same monotonic time. If not, limits on uses may be slightly exceeded. */
+  readonly sharesClock: boolean;
   readonly changedAt: number;
 }
 

@@ -22,10 +22,6 @@ export interface PoolObserver {
   /** Leases changed, or the session is still in use. Called for every request, so it must be cheap. @param uses - new leases. */
   sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
-  /** The demand of replicas in another group changed. A pool can belong to two groups; see fleet/pool-sharing.ts. */
-  demandChanged(): void;
-  /** In the pool's other group of replicas, clients no longer wait for members. */
-  allServed(): void;
   sourceRestricted(source: PoolSource): void;
   evictionsFrozen(on: boolean): void;
 }

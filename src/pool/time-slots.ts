@@ -16,11 +16,9 @@ export class TimeSlots {
   /** Whether the slots belong to whole members, because `maxUsesPerMember` is set. This limit counts the uses of sessions, too. */
   readonly arePerMember: boolean;
   readonly #part: ProcessPart;
-  readonly #clockAheadMs: number;
 
-  constructor(part: ProcessPart, clockAheadMs: number, arePerMember: boolean) {
+  constructor(part: ProcessPart, arePerMember: boolean) {
     this.#part = part;
-    this.#clockAheadMs = clockAheadMs;
     this.arePerMember = arePerMember;
   }
 
@@ -29,14 +27,13 @@ export class TimeSlots {
     const ownWaitMs = Math.max(spacingMs, this.arePerMember ? USES_KNOWN_MS : 0);
     if (ownWaitMs === 0) return now;
     const { changedAt } = this.#part;
-    const clockAheadMs = this.#clockAheadMs;
     const key = this.arePerMember ? id : `${exit} ${site}`;
     const lengthMs = ownWaitMs * WAITS_PER_SLOT;
-    const current = Math.floor((now - clockAheadMs) / lengthMs);
+    const current = Math.floor(now / lengthMs);
     for (let slot = current; slot < current + MAX_SLOTS; slot += 1) {
       if (!this.#isOwn(key, slot)) continue;
       const waitMs = this.#isOwn(key, slot - 1) ? 0 : ownWaitMs;
-      return Math.max(slot * lengthMs + waitMs + clockAheadMs, changedAt + ownWaitMs);
+      return Math.max(slot * lengthMs + waitMs, changedAt + ownWaitMs);
     }
     return now + MAX_SLOTS * lengthMs;
   }

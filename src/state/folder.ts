@@ -11,7 +11,7 @@ import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { type BootClock, type Clock, systemBoot } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
-import { Journal, openJournal } from './journal.ts';
+import { type Journal, openJournal } from './journal.ts';
 import { createTimekeeper, isAlive, type ProcessIdentity, processSchema, thisProcess } from './moment.ts';
 import {
   type AddOwnCalls,
@@ -20,7 +20,7 @@ import {
   handOverPace,
   type PaceStore,
 } from './pace-file.ts';
-import { openSnapshotFile, SnapshotFile } from './snapshot-file.ts';
+import { openSnapshotFile, type SnapshotFile } from './snapshot-file.ts';
 import { inspectFolder, sweepDrafts, unusableFolder, VersionedFile } from './state-files.ts';
 
 export interface StateOptions {
@@ -31,7 +31,6 @@ export interface StateOptions {
   readonly dir: string | undefined;
   /** A daemon locks the folder and writes the snapshot. A command only shares the pace file. */
   readonly daemon: boolean;
-  /** The name of the fleet in which noria runs; undefined if it runs in no fleet. */
   readonly fleet: string | undefined;
   readonly clock: Clock;
   readonly warn: (message: string) => void;
@@ -39,25 +38,22 @@ export interface StateOptions {
 }
 
 export interface State {
-  /** The pace store of a noria without a fleet. */
   readonly pace: PaceStore;
   readonly addOwnCalls: AddOwnCalls;
   readonly snapshot: SnapshotFile;
   readonly sessions: Journal;
-  /** Writes the last snapshot and unlocks the folder. Idempotent. */
   close(): Promise<void>;
 }
 
-/** @throws NoriaError state-unwritable, or state-locked with the pid of the daemon that uses the folder. */
 export async function openState(options: StateOptions): Promise<State> {
   const { dir: folder, clock, warn, fleet, daemon, boot = systemBoot() } = options;
   const timekeeper = createTimekeeper(clock, boot);
   const file = { clock, timekeeper, warn };
-  const nothing = {
-    snapshot: new SnapshotFile({ ...file, path: undefined }, {}),
-    sessions: new Journal({ ...file, path: undefined }, new Map()),
-    close: async () => {},
-  };
+  const open = async (dir: string | undefined) => ({
+    snapshot: await openSnapshotFile({ ...file, path: dir && join(dir, 'snapshot.json') }),
+    sessions: await openJournal({ ...file, path: dir && join(dir, 'sessions.jsonl') }),
+  });
+  const nothing = { ...(await open(undefined)), close: async () => {} };
   if (folder === undefined) {
     return { pace: createPaceMemory(timekeeper), addOwnCalls: (shared) => shared, ...nothing };
   }
@@ -73,14 +69,13 @@ export async function openState(options: StateOptions): Promise<State> {
   try {
     await sweepDrafts(folder);
     const addOwnCalls = await handOver();
-    const snapshot = await openSnapshotFile({ ...file, path: join(folder, 'snapshot.json') });
-    const sessions = await openJournal({ ...file, path: join(folder, 'sessions.jsonl') });
+    const files = await open(folder);
     let closing: Promise<void> | undefined;
     const close = () =>
-      (closing ??= Promise.all([snapshot.close(), sessions.close()])
+      (closing ??= Promise.all([files.snapshot.close(), files.sessions.close()])
         .then(() => {})
         .finally(release));
-    return { pace, addOwnCalls, snapshot, sessions, close };
+    return { pace, addOwnCalls, ...files, close };
   } catch (error) {
     await release();
     throw error;

@@ -13,17 +13,14 @@ import { elapsedBetween, type Moment, momentSchema } from './moment.ts';
 import type { StateFileOptions } from './snapshot-file.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
-/** A record as key and value. If the value is `undefined`, the record is removed. */
 type JournalEntry = readonly [key: string, value: unknown];
 
-/** The part of noria that owns the records. */
 export interface JournalRecords {
   readonly size: number;
   /** Returns all records. They may change while the caller iterates. */
   all(): Iterable<JournalEntry>;
   /** Returns at most `maxCount` of the changed records, and marks them as unchanged. */
   takeChanges(maxCount: number): readonly JournalEntry[];
-  /** Marks all records as unchanged. */
   dropChanges(): void;
 }
 
@@ -46,7 +43,6 @@ const FORMAT = 1;
 
 const headSchema = z.object({ format: z.literal(FORMAT), at: momentSchema });
 
-/** Opens and reads the journal. Ignores invalid lines, with a warning. */
 export async function openJournal(options: StateFileOptions): Promise<Journal> {
   return new Journal(options, await readRecords(options));
 }
@@ -54,7 +50,7 @@ export async function openJournal(options: StateFileOptions): Promise<Journal> {
 export class Journal {
   /** The records that the file contained when noria opened it, not validated. Empty after `attach`. */
   found: ReadonlyMap<string, FoundRecord>;
-  readonly #options: StateFileOptions<string | undefined>;
+  readonly #options: StateFileOptions;
   #source: JournalRecords | undefined;
   /**
    * The open file. Undefined before the first write and after a failed write: the next write then replaces the file.
@@ -66,7 +62,7 @@ export class Journal {
   #dirty = false;
   #closed = false;
 
-  constructor(options: StateFileOptions<string | undefined>, found: ReadonlyMap<string, FoundRecord>) {
+  constructor(options: StateFileOptions, found: ReadonlyMap<string, FoundRecord>) {
     this.#options = options;
     this.found = found;
   }
@@ -81,7 +77,6 @@ export class Journal {
     this.#source = open(() => this.#saveSoon());
   }
 
-  /** Writes all records one last time. Idempotent. */
   async close(): Promise<void> {
     if (this.#closed) return this.#writing;
     this.#closed = true;
@@ -165,14 +160,14 @@ export class Journal {
 }
 
 async function readRecords({ path, timekeeper, warn }: StateFileOptions): Promise<Map<string, FoundRecord>> {
+  if (path === undefined) return new Map();
   let text: string | undefined;
   try {
     text = await readStateFile(path);
-    if (text === undefined) return new Map();
   } catch (error) {
     warn(`cannot read the journal ${path}: ${describeError(error)}`);
-    return new Map();
   }
+  if (text === undefined) return new Map();
   const { found, invalidCount } = parseRecords(text, timekeeper.now());
   if (invalidCount > 0) warn(`noria ignores ${invalidCount} invalid lines of the journal ${path}`);
   return found;

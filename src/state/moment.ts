@@ -5,7 +5,6 @@ import type { BootClock, Clock } from '../core/clock.ts';
 
 export const momentSchema = z.object({
   wallAt: z.number(),
-  /** The id of the boot of the machine. */
   boot: z.string(),
   /** The time in ms since the boot, which does not depend on the wall clock. */
   elapsedMs: z.number(),

@@ -49,7 +49,6 @@ const callSchema = z.object({
 
 const queuedTurnSchema = z.object({
   id: z.string(),
-  /** The configured pace, in ms, of the source whose turn this is. */
   intervalMs: atLeast(0),
   renewedAt: momentSchema,
   /**
@@ -70,7 +69,6 @@ const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) })
 const entrySchema = z.preprocess(
   fromOldEntry,
   z.object({
-    /** The last call; absent before the first call. */
     call: callSchema.optional(),
     /**
      * The turns in the queue, oldest first. They determine the order of the next calls, but not their moments. So no
@@ -110,7 +108,6 @@ export interface PaceDecision<T> {
   readonly result: T;
 }
 
-/** Decodes an entry. An invalid entry counts as missing. */
 export function readPaceEntry(text: string): PaceEntry | undefined {
   return lenientEntry.parse(JSON.parse(text));
 }
@@ -131,11 +128,9 @@ export interface PaceStore extends Timekeeper {
 const FORGOTTEN_AFTER_MS = WEEK_MS;
 
 interface PaceFileOptions {
-  /** The state folder, which must exist. */
   readonly folder: string;
   readonly timekeeper: Timekeeper;
   readonly process: ProcessIdentity;
-  /** Called each time noria finds the file unreadable. */
   readonly warn: (message: string) => void;
 }
 
@@ -162,7 +157,6 @@ export function createPaceFile({ folder, timekeeper, warn, process }: PaceFileOp
 }
 
 interface FleetChange {
-  /** The fleet in which noria runs now; undefined if it runs in no fleet. */
   readonly fleet: string | undefined;
   readonly daemon: boolean;
 }
@@ -209,7 +203,6 @@ export function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now
   return elapsedBetween(claimedAt, now) - arrivedWithinMs;
 }
 
-/** Creates a pace store in memory: other processes do not share it, and its entries are lost when this process ends. */
 export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
   const entries = new Map<string, PaceEntry>();
   return {
@@ -245,7 +238,6 @@ function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
   return moments.some(({ wallAt }) => now.wallAt - wallAt < FORGOTTEN_AFTER_MS);
 }
 
-/** Returns the content of a new pace file in which every instance counts as called at `now`. */
 function pacesFrom(now: Moment): PaceEntries {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }

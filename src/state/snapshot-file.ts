@@ -12,12 +12,11 @@ import { describeError } from '../core/faults.ts';
 import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
-export interface StateFileOptions<Path extends string | undefined = string> {
+export interface StateFileOptions {
   /** With `undefined`, nothing is read or written (`state: off`). */
-  readonly path: Path;
+  readonly path: string | undefined;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
-  /** Called if noria cannot read or write the file. noria then continues. */
   readonly warn: (message: string) => void;
 }
 
@@ -34,13 +33,12 @@ const fileSchema = z.object({
 
 type SnapshotParts = z.infer<typeof fileSchema>['parts'];
 
-/** Opens and reads the snapshot. Renames an invalid file, so that the next write does not replace it. */
 export async function openSnapshotFile(options: StateFileOptions): Promise<SnapshotFile> {
   return new SnapshotFile(options, await readParts(options));
 }
 
 export class SnapshotFile {
-  readonly #options: StateFileOptions<string | undefined>;
+  readonly #options: StateFileOptions;
   readonly #found: SnapshotParts;
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
@@ -48,7 +46,7 @@ export class SnapshotFile {
   #dirty = false;
   #closed: boolean;
 
-  constructor(options: StateFileOptions<string | undefined>, found: SnapshotParts) {
+  constructor(options: StateFileOptions, found: SnapshotParts) {
     this.#options = options;
     this.#found = found;
     this.#closed = options.path === undefined;
@@ -70,7 +68,6 @@ export class SnapshotFile {
     this.#collectors.set(part, collect);
   }
 
-  /** Writes the snapshot within a few seconds. Changes in that time are included. */
   saveSoon(): void {
     if (this.#closed) return;
     this.#dirty = true;
@@ -80,14 +77,12 @@ export class SnapshotFile {
     });
   }
 
-  /** Writes the snapshot immediately. Resolves when the file is on disk, or after a warning that writing failed. */
   save(): Promise<void> {
     if (this.#closed) return Promise.resolve();
     this.#dirty = true;
     return this.#write();
   }
 
-  /** Writes the snapshot one last time. Idempotent. */
   async close(): Promise<void> {
     if (!this.#closed) this.#dirty = this.#collectors.size > 0;
     this.#closed = true;
@@ -132,6 +127,7 @@ export class SnapshotFile {
 }
 
 async function readParts({ path, clock, warn }: StateFileOptions): Promise<SnapshotParts> {
+  if (path === undefined) return {};
   let text: string | undefined;
   try {
     text = await readStateFile(path);

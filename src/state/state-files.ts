@@ -52,24 +52,12 @@ export async function inspectFolder(folder: string): Promise<readonly string[]> 
   }
 }
 
-/**
- * Checks the version number in a file name (`NAME.7.json`).
- *
- * @returns a sentence for the operator if the number is so large that noria cannot have written the file; otherwise
- *   undefined.
- */
 function findNumberProblem(path: string): string | undefined {
   const digits = /\.(\d+)\.json$/.exec(path)?.[1];
   if (digits === undefined || Number(digits) <= MAX_VERSION) return undefined;
   return `${path} has a version number above ${MAX_VERSION}, so noria did not write it; remove it`;
 }
 
-/**
- * Returns the text of the file.
- *
- * @returns undefined if the file is missing.
- * @throws Error if the path is not a regular file of noria.
- */
 export async function readStateFile(path: string): Promise<string | undefined> {
   try {
     await assertOwn(path);
@@ -144,7 +132,6 @@ async function unlinkIfThere(path: string): Promise<void> {
   }
 }
 
-/** Syncs the folder, so that the names of new files survive a crash. */
 async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return; // Windows cannot open a folder, so it cannot sync one
   const handle = await open(folder, 'r');
@@ -165,7 +152,6 @@ async function assertOwn(path: string): Promise<void> {
   if (problem !== undefined) throw new Error(problem);
 }
 
-/** @returns why noria must not use the file; undefined for a missing file and for a regular file of noria. */
 async function findProblem(path: string): Promise<string | undefined> {
   let found: Stats;
   try {
@@ -180,15 +166,12 @@ async function findProblem(path: string): Promise<string | undefined> {
 }
 
 export interface Owners {
-  /** The user that owns the file. */
   readonly file: number;
   /** The user that owns the folder of the file: the user that usually runs noria. */
   readonly folder: number;
-  /** The user that runs noria; undefined on a system without user ids. */
   readonly noria: number | undefined;
 }
 
-/** @returns why noria must not use a file of this owner; undefined if it may. */
 export function findOwnerProblem(path: string, { file, folder, noria }: Owners): string | undefined {
   if (noria === undefined || file === noria || file === folder) return undefined;
   return `${path} belongs to user ${file}, but noria runs as user ${noria}; change its owner or remove it`;
@@ -240,10 +223,6 @@ export class VersionedFile {
   readonly #folder: string;
   readonly #name: string;
 
-  /**
-   * @param folder - an existing folder.
-   * @param name - letters and hyphens.
-   */
   constructor(folder: string, name: string) {
     this.#folder = folder;
     this.#name = name;
@@ -286,7 +265,6 @@ export class VersionedFile {
     for (;;) {
       const number = Math.max(-1, ...(await this.#versions()));
       if (number < 0) {
-        // Creates an empty version 0, because `#commit` needs a previous version.
         await this.#linkNew(0, '');
         continue;
       }

@@ -1,7 +1,18 @@
+import { execFileSync } from 'node:child_process';
 import { getEventListeners } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { pause, systemClock } from '../../src/core/clock.ts';
 import { ManualClock } from '../support/manual-clock.ts';
+
+test('clock: all processes of a machine have the same monotonic time', () => {
+  const clock = fileURLToPath(new URL('../../src/core/clock.ts', import.meta.url));
+  const script = `import { systemClock } from '${clock}'; console.log(systemClock.monotonic())`;
+  const before = systemClock.monotonic();
+  const there = Number(execFileSync(process.execPath, ['--input-type=module', '-e', script]));
+  expect(there).toBeGreaterThan(before);
+  expect(there).toBeLessThan(systemClock.monotonic());
+});
 
 describe('clock: system clock', () => {
   beforeEach(() => void vi.useFakeTimers());

@@ -14,7 +14,7 @@ testSharedPool('in memory', openStage);
 
 test('in memory: all replicas share one pace', async () => {
   const clock = new ManualClock();
-  const fleet = new MemoryFleet({ name: 'crawl', clock, timekeeper: timekeeperOf(clock), version: '1.0.0' });
+  const fleet = new MemoryFleet('crawl', '1.0.0', clock, timekeeperOf(clock));
   const open = (replica: string) => fleet.connector(replica).open({ clients: () => 0 });
   const [a, b] = [await open('a'), await open('b')];
   const call = { queue: [] };

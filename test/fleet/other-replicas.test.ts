@@ -11,15 +11,14 @@ function openGroup() {
   const ignore = () => {};
   const callbacks = { onChange: ignore, onUse: ignore, onServed: ignore };
   const options = { ...callbacks, sameMachine: true, countsLeases: true };
-  const { otherReplicas } = new PoolSharing(kit.pool.parts, options);
-  return { kit, otherReplicas };
+  return { kit, sharing: new PoolSharing(kit.pool.parts, options) };
 }
 
 /** Reports how many leases of the session and of its member are open in a replica. */
-function report({ kit, otherReplicas }: ReturnType<typeof openGroup>, by: string, openLeases: number): void {
+function report({ kit, sharing }: ReturnType<typeof openGroup>, by: string, openLeases: number): void {
   const usedAt = kit.clock.monotonic();
   const member = kit.pool.members()[0]?.id ?? 'not known yet';
-  otherReplicas.record(by, {
+  sharing.record(by, {
     waiting: 0,
     demand: {},
     members: [{ member, uses: 0, openLeases }],
@@ -64,13 +63,13 @@ test('other replicas: a lease of an ended session does not count for a new sessi
 
 test('other replicas: the leases of a replica that has left do not count for a new session', () => {
   const group = openGroup();
-  const { kit, otherReplicas } = group;
+  const { kit, sharing } = group;
   addMembers(kit, 1);
   openSession(kit);
   report(group, 'one', 1);
   kit.pool.forgetSession('s1');
   openSession(kit);
-  otherReplicas.retain([]);
+  sharing.retain([]);
   report(group, 'two', 1);
   kit.clock.advance(2 * TTL_MS);
   expect(namesOf(kit)).toEqual(['s1']);

@@ -100,7 +100,6 @@ export function replicasOf(clock: Clock, memory: MemorySharedPool): OpenReplica 
       sameMachine: true,
       servesClients: true,
       evictionVotes: () => 1,
-      commonMs: () => clock.monotonic(),
       beatMs: BEAT_MS,
       onCommand: (command) => commands.push(command),
       onReport: (report) => reports.push(report),

@@ -7,19 +7,13 @@ const MEMBER = { id: 'm1', exit: '203.0.113.7' } as Member; // time slots use on
 const SPACING = { arePerMember: false, spacingMs: 1_000 };
 const USES = { arePerMember: true, spacingMs: 0 };
 
-/** Returns the time slots of `count` processes. Their clocks are ahead by different amounts. */
+/** Returns the time slots of `count` processes. */
 function processes(count: number, limits: typeof USES) {
   return Array.from({ length: count }, (_, index) => {
-    const clockAheadMs = index * 12_345;
-    const slots = new TimeSlots(
-      { count, index, clockAheadMs, changedAt: -1e9 },
-      clockAheadMs,
-      limits.arePerMember,
-    );
-    const startAt = (commonMs: number, host: string) =>
-      slots.startAt(MEMBER, host, limits.spacingMs, commonMs + clockAheadMs) - clockAheadMs;
+    const slots = new TimeSlots({ count, index, sharesClock: true, changedAt: -1e9 }, limits.arePerMember);
+    const startAt = (at: number, host: string) => slots.startAt(MEMBER, host, limits.spacingMs, at);
     return {
-      mayUse: (commonMs: number, host = 'one.example') => startAt(commonMs, host) <= commonMs,
+      mayUse: (at: number, host = 'one.example') => startAt(at, host) <= at,
       startAt,
     };
   });
@@ -72,6 +66,6 @@ test('time slots: a process may use the member from its start moment on, and not
 });
 
 test('time slots: after a change of the number of processes, all processes wait first', () => {
-  const slots = new TimeSlots({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, false);
+  const slots = new TimeSlots({ count: 2, index: 0, sharesClock: true, changedAt: 50_000 }, false);
   expect(slots.startAt(MEMBER, 'one.example', 1_000, 50_000)).toBeGreaterThanOrEqual(51_000);
 });

@@ -133,7 +133,6 @@ return answer(missing, other, lost, listed, list, instances)
 `,
 );
 
-/** Returns, for each replica: its name, the time of its last beat, and its number of clients. */
 export const SEEN = new FleetScript(
   'replicas',
   `
@@ -169,7 +168,6 @@ return answer()
 interface BeatExchangeOptions {
   readonly store: FleetStore;
   readonly clock: Clock;
-  /** The maximum time between two calls to the store. */
   readonly everyMs: number;
   readonly replica: string;
   readonly record: () => ReplicaRecord;
@@ -179,15 +177,12 @@ interface BeatExchangeOptions {
   readonly receive: (answer: BeatAnswer) => void;
   /** Called once for each other process that uses the name of this replica. */
   readonly nameTaken: () => void;
-  /** Called with the records of all replicas when one of them has changed. */
   readonly onList: (records: ReadonlyMap<string, ReplicaRecord>) => void;
 }
 
 export interface BeatAnswer {
   readonly replicas: readonly string[];
-  /** The demand of the other replicas, by instance. */
   readonly demand: Readonly<Record<string, Demand>>;
-  /** The changed uses and assumed ends of life, by member. */
   readonly uses: Readonly<Record<string, number>>;
   readonly ends: Readonly<Record<string, number>>;
   /** The instances whose log is longer than its last snapshot, by this number of entries. */
@@ -200,13 +195,11 @@ const NO_DEMAND: Demand = { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 };
 
 export class BeatExchange {
   readonly #options: BeatExchangeOptions;
-  /** The beats that the next call to the store sends, merged into one. */
   #unsent: Beat | undefined;
   /** What the last beat announced; its moments are by this replica's clock, and by the store's clock. */
   #localDemand: Beat['demand'] = {};
   #demand: Beat['demand'] = {};
   #heldBack: ReadonlySet<string> = new Set();
-  /** The last use of each instance in all replicas. */
   readonly #wanted = new Map<string, { readonly storeAt: number; readonly localAt: number }>();
   #listed: readonly ReplicaStatus[] = [];
   /** The version of the list of replicas that this replica knows, and the record that the store has of it. */
@@ -215,7 +208,6 @@ export class BeatExchange {
   #refreshing: Promise<void> | undefined;
   #exchange: Promise<void> | undefined;
   #timer: Disposable | undefined;
-  /** Other processes that use the name of this replica. `nameTaken` has already been called for each of them. */
   readonly #namesakes = new Set<string>();
   #isClosed = false;
 
@@ -345,7 +337,6 @@ export class BeatExchange {
     return members.filter(isKnown);
   }
 
-  /** @returns the part of the answer about the instances. */
   async #call(
     instances: readonly InstanceLog[],
     { members, sessions }: Pick<Beat, 'members' | 'sessions'>,
@@ -372,7 +363,8 @@ export class BeatExchange {
     );
     const [missing, other, isNewsLost, version, list, about] = values;
     if (Number(isNewsLost) === 1) {
-      const why = 'it no longer has the moves of sessions that this noria missed, so noria loads its data again';
+      const why =
+        'it no longer has the moves of sessions that this noria missed, so noria loads its data again';
       throw lostStore('the store', why);
     }
     // without a record, for example because this replica was silent for long, the next call sends the record again

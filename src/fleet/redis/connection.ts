@@ -109,7 +109,6 @@ export class StoreClient {
     }
   }
 
-  /** Ends the connection; all pending commands fail. Idempotent. */
   close(): void {
     this.end(lostStore(this.address, 'noria closed the connection'));
   }
@@ -118,7 +117,6 @@ export class StoreClient {
     throw await this.#end.promise;
   }
 
-  /** Ends the connection with this error. Returns the error with which the connection was first ended. */
   end(error: NoriaError): NoriaError {
     if (this.#endedBy !== undefined) return this.#endedBy;
     this.#endedBy = error;
@@ -134,10 +132,6 @@ export interface StoreDialOptions {
   readonly signal: AbortSignal;
 }
 
-/**
- * Connects and logs in.
- * @throws NoriaError fleet-store-lost; fleet-store-unusable if the store refuses the login.
- */
 export async function openStoreClient(
   server: StoreServer,
   { clock, deadlineMs, signal }: StoreDialOptions,
@@ -213,10 +207,6 @@ export interface StoreAddress {
   };
 }
 
-/**
- * Opens a connection to the primary, the server that accepts writes.
- * @throws NoriaError fleet-store-lost, fleet-store-unusable
- */
 export async function openPrimary(address: StoreAddress, options: StoreDialOptions): Promise<StoreClient> {
   const primary = await findPrimary(address, options);
   const client = await openStoreClient({ ...address.server, ...primary }, options);
@@ -312,7 +302,6 @@ export class StoreConnection {
   readonly #options: StoreConnectionOptions;
   readonly #closing = new AbortController();
   readonly #tried = Promise.withResolvers<void>();
-  /** Resolves after the first attempt to connect, successful or not. */
   readonly tried = this.#tried.promise;
   readonly #opened = new Set<StoreClient>();
   #commands: StoreClient | undefined;
@@ -328,21 +317,15 @@ export class StoreConnection {
     this.#running ??= this.#run();
   }
 
-  /** Why there is no connection; undefined while connected. */
   get fault(): NoriaError | undefined {
     return this.#commands === undefined ? this.#fault : undefined;
   }
 
-  /**
-   * Sends one command. Without a connection, throws at once.
-   * @throws StoreRefusal; NoriaError fleet-store-lost
-   */
   async call(command: readonly string[]): Promise<Reply> {
     if (this.#commands === undefined) throw this.#fault;
     return this.#commands.call(command);
   }
 
-  /** Ends the current connection with this error. noria then reconnects as after any other loss. */
   reset(reason: NoriaError): void {
     this.#commands?.end(reason);
   }
@@ -366,10 +349,6 @@ export class StoreConnection {
     }
   }
 
-  /**
-   * Opens the Redis clients of the connection, and waits until one of them ends. Returns whether the connection ever
-   * became ready for commands.
-   */
   async #serve(): Promise<boolean> {
     const { greet, follow, onConnected } = this.#options;
     try {

@@ -18,7 +18,6 @@ import { type FleetKeys, type FleetStore, fleetKeys, listOf, NO_IDENTITY, STORE_
 type StoreInfo = Readonly<Record<string, string>>;
 
 export interface StoreReport {
-  /** The version of the store, for example `Valkey 8.1.0` or `Redis 7.0.15`; undefined if unknown. */
   readonly version: string | undefined;
   readonly isReachable: boolean;
   readonly errors: readonly string[];
@@ -39,10 +38,6 @@ const IN_SCRIPTS = [
   ...['ZRANGEBYSCORE', 'ZREM'],
 ];
 
-/**
- * Returns the store command that gives a user exactly the permissions that noria needs.
- * @param name - the name of the fleet.
- */
 export function aclLine(name: string, username: string): string {
   const commands = [...SENT, ...IN_SCRIPTS].map((command) => `+${command.toLowerCase()}`);
   return `ACL SETUSER ${username} on >PASSWORD resetkeys ~{noria:${name}}:* resetchannels -@all ${commands.join(' ')}`;
@@ -106,7 +101,6 @@ function failedReport(error: unknown, address: StoreAddress): StoreReport {
   return { version: undefined, isReachable, errors: [problem], warnings: [] };
 }
 
-/** What to do about a failed connection. The first entry whose pattern matches the error applies. */
 const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = [
   [/without any password/, 'the store has no password: remove the password from the URL'],
   [/WRONGPASS|NOAUTH|invalid username-password/i, 'check user name and password in the URL'],
@@ -124,7 +118,6 @@ const OTHER_ADVICE =
   'check host and port in the URL, that the store runs, and that this machine can reach it';
 const TRY_TLS = 'if the store requires TLS, begin the URL with rediss://';
 const TRY_PLAIN = 'if the store has no TLS on this port, begin the URL with redis://';
-/** Matches errors that occur if only one of noria and the store uses TLS. */
 const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong version number|packet length/i;
 
 function connectionProblem(error: unknown, { server }: StoreAddress): string {
@@ -192,17 +185,12 @@ function parseInfo(text: string): StoreInfo {
   return Object.fromEntries(lines.flatMap((line) => (line ? [[line[1], line[2]]] : [])));
 }
 
-/**
- * Returns a warning if the store deletes data when its memory is full. Returns undefined if it never does, or does not
- * report its policy.
- */
 function evictionWarning({ maxmemory, maxmemory_policy: policy }: StoreInfo): string | undefined {
   if (maxmemory === undefined || maxmemory === '0') return undefined;
   if (policy === undefined || policy === 'noeviction') return undefined;
   return `the store has maxmemory-policy ${policy}, so it deletes data of the fleet when its memory is full, such as the pace, the members and the sessions; set maxmemory-policy to noeviction`;
 }
 
-/** Warns before the store refuses writes. */
 function fullness({ maxmemory, used_memory: used }: StoreInfo): string[] {
   const share = Number(used) / Number(maxmemory);
   if (!(Number(maxmemory) > 0) || !(share > FULL_SHARE)) return [];
@@ -211,7 +199,6 @@ function fullness({ maxmemory, used_memory: used }: StoreInfo): string[] {
   ];
 }
 
-/** Reads the settings of the store that may destroy data of the fleet or stop it. */
 export async function readStoreWarnings(connection: StoreConnection): Promise<string[]> {
   try {
     const info = parseInfo(String(await connection.call(['INFO', 'memory'])));
@@ -223,10 +210,6 @@ export async function readStoreWarnings(connection: StoreConnection): Promise<st
   }
 }
 
-/**
- * Warns about a store without an append-only file, which may lose data in a restart. The fleet continues after a loss,
- * but its next draws are delayed.
- */
 function findRisks(info: StoreInfo): string[] {
   const full = fullness(info);
   if (info['aof_enabled'] !== '0') return full;

@@ -134,9 +134,7 @@ interface InstanceLogOptions {
   readonly store: FleetStore;
   readonly replica: string;
   readonly instance: FleetInstance;
-  /** Why an address cannot be a member; undefined if it can. */
   readonly refuses: (host: string, port: number) => string | undefined;
-  /** Called once for each place in the store that cannot be read. */
   readonly onUnreadable: (where: string, why: string) => void;
 }
 
@@ -274,7 +272,6 @@ export class InstanceLog {
     return true;
   }
 
-  /** Applies the entries after the last applied one. @returns false if the store lacks one of them. */
   async #readEntries(last: number, client: StoreClient | undefined): Promise<boolean> {
     while (this.applied < last) {
       const input = { keys: [this.base], args: [this.applied, ENTRIES_PER_READ] };
@@ -326,7 +323,6 @@ export class InstanceLog {
       .map((fact) => ({ by, fact }));
   }
 
-  /** The checks of a draw. */
   #accepts(where: string, member: MemberRecord['member']): boolean {
     const reason = this.#options.refuses(member.host, member.port);
     if (reason !== undefined) this.#warn(where, `it has a member at a refused address (${reason})`);

@@ -29,14 +29,11 @@ import { type EpochState, FleetScript, type FleetStore } from './store.ts';
 interface RedisPaceStoreOptions {
   readonly store: FleetStore;
   readonly clock: Clock;
-  /** Starts a stopwatch that continues while the machine is suspended. */
   readonly stopwatch: () => () => number;
   readonly callTimeoutMs: () => number;
   /** The log that this replica follows. If absent, claims do not wait for the log. */
   readonly log?: {
-    /** The number of the last log entry of the instance that this replica has applied. */
     position(key: string): number;
-    /** Resolves when the log contains all facts of this replica. */
     flushed(): Promise<void>;
     /** Resolves when this replica has applied entry `number`, or when the connection to the store is lost. */
     catchUp(key: string, number: number): Promise<void>;
@@ -44,10 +41,6 @@ interface RedisPaceStoreOptions {
   readonly onClaim?: (outcome: ClaimOutcome) => void;
 }
 
-/**
- * How the store answered a claim. `granted`: the store wrote it. `behind`: this replica had not yet applied the whole
- * log. `outrun`: another replica changed the entry first.
- */
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 
 /**
@@ -229,7 +222,6 @@ export class DayCounts {
     void this.#count(key, ips);
   }
 
-  /** Asks the store for the counts of all instances for which `used` was called. Does not wait for the answer. */
   refresh(): void {
     for (const key of this.#counts.keys()) void this.#count(key, []);
   }

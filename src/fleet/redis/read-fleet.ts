@@ -4,10 +4,6 @@ import { InstanceLog } from './instance-log.ts';
 import type { FleetInstance } from './seal.ts';
 import { FleetStore, type FleetStoreOptions, listOf } from './store.ts';
 
-/**
- * Connects to the store and does not follow the log.
- * @throws NoriaError fleet-store-lost, fleet-store-unusable
- */
 export async function openFleetStore(
   access: Pick<FleetStoreOptions, 'address' | 'name' | 'clock' | 'random' | 'timekeeper'>,
 ): Promise<FleetStore> {
@@ -44,10 +40,6 @@ export async function countSessions({ connection, keys }: FleetStore): Promise<n
   }
 }
 
-/**
- * Returns warnings about what replicas should have alike.
- * @param others - the names of the other replicas, and the instances that they have.
- */
 export function peerWarnings(
   instances: readonly FleetInstance[],
   others: readonly (Pick<ReplicaRecord, 'instances'> & { readonly name: string })[],

@@ -37,7 +37,6 @@ export interface RedisSharedPoolOptions
   readonly timekeeper: Timekeeper;
   readonly replica: string;
   readonly version: string;
-  /** The instances of the configuration. Called at each load. */
   readonly instances: () => readonly FleetInstance[];
   readonly refuses: (host: string, port: number) => string | undefined;
   readonly clients: () => number;
@@ -54,7 +53,6 @@ export interface RedisSharedPoolOptions
   readonly observer?: FleetObserver;
 }
 
-/** Receives the events of the connection to the store. The daemon turns them into logs and metrics. */
 export interface FleetObserver {
   connected(): void;
   lost(error: NoriaError): void;
@@ -64,7 +62,6 @@ export interface FleetObserver {
   nameTaken(): void;
   /** A client got a session on which the replicas did not agree in time. */
   unagreed(): void;
-  /** Something in the store needs the operator. */
   warned(message: string): void;
 }
 
@@ -172,11 +169,6 @@ export class RedisSharedPool implements FleetPool {
     this.#store.connection.reset(this.#reloading);
   }
 
-  /**
-   * Starts to receive the log. If the first attempt to connect fails, resolves without a state; the follower's
-   * `receiveState` is called after the first successful attempt.
-   * @throws NoriaError fleet-store-unusable if the first attempt shows that only the operator can fix the problem.
-   */
   async follow(follower: FactFollower): Promise<void> {
     this.#follower = follower;
     const { connection } = this.#store;
@@ -235,7 +227,6 @@ export class RedisSharedPool implements FleetPool {
     this.#resolveWaiters();
   }
 
-  /** Resolves with undefined if the store fails, or does not answer in time: no client waits longer for it. */
   async #inTime<Value>(ask: () => Promise<Value>): Promise<Value | undefined> {
     if (this.fault !== undefined) return undefined;
     const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
@@ -317,7 +308,6 @@ export class RedisSharedPool implements FleetPool {
     this.#started.resolve();
   }
 
-  /** Reads the logs, and the sessions that others moved, until the connection ends. */
   async #read(client: StoreClient): Promise<never> {
     for (;;) {
       const instances = this.#instances;

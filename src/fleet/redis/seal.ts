@@ -10,7 +10,6 @@ export interface FleetInstance {
   readonly key: string;
   /** The instance's own secret: its password or key, or the URL of a link. */
   readonly secret: string;
-  /** What every replica should configure alike. */
   readonly settings: Omit<InstanceSettings, 'source'>;
 }
 

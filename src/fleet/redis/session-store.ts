@@ -104,7 +104,6 @@ return answer(id)
 );
 
 export class SessionStore {
-  /** The stream of the sessions of this replica that others moved or ended. */
   readonly news: string;
   /** The id of the last news that this replica has read. Empty before `load`. */
   lastNews = '';
@@ -116,7 +115,6 @@ export class SessionStore {
   /** The last known change of each session; older ones that arrive later have no effect. */
   readonly #known = new BoundedMap<string, { readonly version: number; readonly fact: Fact }>(MAX_KNOWN);
 
-  /** @param deliver - receives the sessions that others moved or ended. */
   constructor(
     store: FleetStore,
     replica: string,
@@ -156,7 +154,6 @@ export class SessionStore {
     return sessions;
   }
 
-  /** Opens or moves a session. @returns the session of the store. */
   async bind(proposed: SharedSession, from: string | undefined): Promise<SharedSession> {
     const { toStoreTime, toLocalTime, clock } = this.#store;
     const session = shiftMoments(proposed, toStoreTime);
@@ -215,7 +212,6 @@ export class SessionStore {
     } as const;
   }
 
-  /** Reads a session of the store, with the uses that beats have added. */
   #read([text, mac, version, uses, used]: readonly Reply[]) {
     if (!this.#seal.isValid(String(mac), 'session', String(text))) return undefined;
     const found = decodeSession(String(text));

@@ -60,7 +60,6 @@ export function fleetKeys(name: string) {
   return {
     prefix,
     epoch: `${prefix}:epoch`,
-    /** The temporary key of `noria check`. */
     check: `${prefix}:check`,
     instance: (key: string) => `${prefix}:i:${digest(key)}`,
     session: (set: string, session: string) => `${prefix}:s:${digest(`${set}\n${session}`)}`,
@@ -77,7 +76,6 @@ export function digest(text: string): string {
 }
 
 export interface EpochState {
-  /** The store's time when the script ran, in epoch ms. */
   readonly now: number;
   readonly id: string;
   /** noria assumes that every instance was called at this moment of the store's clock. 0: no floor. */
@@ -140,7 +138,6 @@ export interface FleetStoreOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly timekeeper: Timekeeper;
-  /** The id of the epoch that an earlier run of this replica saw last in the store. */
   readonly rememberedEpoch?: string | undefined;
   /** Runs on each new connection before anything is loaded. The connection counts as open when it has succeeded. */
   readonly join?: (client: StoreClient) => Promise<void>;
@@ -226,7 +223,6 @@ export class FleetStore {
     return this.#epochId;
   }
 
-  /** An upper bound of the store's time, in epoch ms. */
   get now(): number {
     return this.clock.atMost();
   }
@@ -242,10 +238,6 @@ export class FleetStore {
    */
   readonly toLocalTime = (moment: number): number => this.#options.clock.monotonic() + moment - this.now;
 
-  /**
-   * Runs a script over `client`, or over the connection for commands if `client` is absent.
-   * @throws NoriaError fleet-store-lost, fleet-store-unusable
-   */
   async run(
     script: FleetScript,
     {
@@ -366,7 +358,6 @@ export class StoreClock {
   #samples: readonly Sample[] = [];
   #best: Sample | undefined;
 
-  /** @param elapsed - returns the ms since a fixed moment. Also counts while the machine is suspended. */
   constructor(elapsed: () => number) {
     this.elapsed = elapsed;
   }

@@ -17,16 +17,11 @@ export class BatchedChannel<Message extends object> {
   #phase: 'empty' | 'later' | 'scheduled' | 'closed' = 'empty';
   #timer: Disposable | undefined;
 
-  /** @param write - sends one batch, which is never empty. */
   constructor(clock: Clock, write: (batch: readonly Message[]) => void) {
     this.#clock = clock;
     this.#write = write;
   }
 
-  /**
-   * Sends a message at the end of this turn of the event loop, in one batch with the other messages of the turn. No-op after
-   * `close`.
-   */
   readonly send = (message: Message): void => {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);

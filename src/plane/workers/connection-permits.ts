@@ -23,17 +23,12 @@ export type PermitReply =
 /** How long a permit pool waits for the workers' answers to a recall. A healthy worker answers within a few ms. */
 const RECALL_TIMEOUT_MS = 1_000;
 
-/**
- * A recall in progress. `for`: the workers that asked for permits. `awaited`: the workers that have not returned their
- * unused permits yet.
- */
 interface Recall {
   readonly for: number[];
   readonly awaited: Set<number>;
   readonly timeout: Disposable;
 }
 
-/** The permits of one listener, in the primary. */
 export class ConnectionPermitPool {
   readonly #clock: Clock;
   readonly #send: (worker: number, reply: PermitReply) => void;
@@ -48,7 +43,6 @@ export class ConnectionPermitPool {
   /** Workers that did not answer a recall in time. The permit pool sends them no further recall before they answer. */
   readonly #silent = new Set<number>();
 
-  /** @param limit - the maximum number of client connections of the listener, in all workers together. */
   constructor(limit: number, clock: Clock, send: (worker: number, reply: PermitReply) => void) {
     this.#free = limit;
     this.#clock = clock;

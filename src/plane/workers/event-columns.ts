@@ -51,54 +51,35 @@ export interface EventColumns {
 /** Numbers are rounded to 1/1,000. So durations, which are in ms, are rounded to a microsecond. */
 const PRECISION = 1_000;
 
-class GroupBuilder {
-  readonly index: number;
-  readonly name: ForwardedEventName;
-  readonly keys: readonly string[];
-  readonly #values: Value[][];
-
-  constructor(index: number, name: ForwardedEventName, event: object) {
-    this.index = index;
-    this.name = name;
-    this.keys = Object.keys(event);
-    this.#values = this.keys.map(() => []);
-  }
-
-  fits(event: object): boolean {
-    let count = 0;
-    for (const key in event) {
-      if (this.keys[count] !== key) return false;
-      count += 1;
-    }
-    return count === this.keys.length;
-  }
-
-  add(event: object): void {
-    let at = 0;
-    for (const value of Object.values(event) as Value[]) {
-      this.#values[at]?.push(typeof value === 'number' ? Math.round(value * PRECISION) / PRECISION : value);
-      at += 1;
-    }
-  }
-
-  build(): EventGroup {
-    return { name: this.name, keys: this.keys, columns: this.#values.map(toColumn) };
-  }
-}
-
 export function packEvents(events: readonly ForwardedEvent[]): EventColumns {
-  const groups: GroupBuilder[] = [];
+  const groups: { readonly name: ForwardedEventName; readonly keys: string[]; readonly values: Value[][] }[] =
+    [];
   const order: number[] = [];
   for (const { name, event } of events) {
-    let group = groups.find((each) => each.name === name && each.fits(event));
-    if (group === undefined) {
-      group = new GroupBuilder(groups.length, name, event);
-      groups.push(group);
+    let index = groups.findIndex((group) => group.name === name && hasKeys(event, group.keys));
+    if (index < 0) {
+      const keys = Object.keys(event);
+      index = groups.push({ name, keys, values: keys.map(() => []) }) - 1;
     }
-    group.add(event);
-    order.push(group.index);
+    const values = groups[index]?.values ?? [];
+    let at = 0;
+    for (const value of Object.values(event) as Value[]) {
+      values[at]?.push(typeof value === 'number' ? Math.round(value * PRECISION) / PRECISION : value);
+      at += 1;
+    }
+    order.push(index);
   }
-  return { kind: 'events', groups: groups.map((group) => group.build()), order };
+  const columns = groups.map(({ name, keys, values }) => ({ name, keys, columns: values.map(toColumn) }));
+  return { kind: 'events', groups: columns, order };
+}
+
+function hasKeys(event: object, keys: readonly string[]): boolean {
+  let count = 0;
+  for (const key in event) {
+    if (keys[count] !== key) return false;
+    count += 1;
+  }
+  return count === keys.length;
 }
 
 export function* unpackEvents({ groups, order }: EventColumns): Generator<ForwardedEvent> {

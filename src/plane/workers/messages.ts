@@ -7,7 +7,6 @@ import type { WrongAttempt } from '../../listener/access.ts';
 import type { ClientName, ClientUse } from '../../pool/clients.ts';
 import type { SourceForecast } from '../../pool/lease.ts';
 import type { DataPlane, PlaneContext } from '../data-plane.ts';
-import type { ListenerSet } from '../listener-set.ts';
 import type { LocalPlane } from '../local-plane.ts';
 import type { PermitReply, PermitRequest } from './connection-permits.ts';
 import type { EventColumns } from './event-columns.ts';
@@ -24,23 +23,17 @@ export const SIGNALS_FOR_PRIMARY = [
 export type FromWorker =
   | ToSharedPool
   | EventColumns
-  /** The worker's first message. The worker can receive messages from now on. */
   | { readonly kind: 'loaded' }
-  /** The answer to `update`, which the worker sends when the update has ended. */
   | { readonly kind: 'updated'; readonly outcome: UpdateOutcome }
-  /** The answer to `drain`, which the worker sends when no request is in progress. */
   | { readonly kind: 'drained' }
   | { readonly kind: 'source.fault'; readonly fault: SourceFault }
   | { readonly kind: 'network.judged'; readonly down: boolean }
   /** A client sent wrong credentials to this worker: the other workers count the attempt as well. */
   | { readonly kind: 'wrong-credentials'; readonly listener: number; readonly attempt: WrongAttempt }
   | { readonly kind: 'permits'; readonly listener: number; readonly request: PermitRequest }
-  /** Asks what the other workers know of a client's last use. */
   | { readonly kind: 'uses.asked'; readonly id: number; readonly name: ClientName }
-  /** The answer of another worker, with the id of the primary. */
   | { readonly kind: 'use.found'; readonly id: number; readonly use: ClientUse | undefined }
   | { readonly kind: 'tunnels.unwanted'; readonly name: ClientName; readonly host: string }
-  /** The worker exits after an uncaught error. */
   | { readonly kind: 'crashed'; readonly stack: string };
 
 export type ToWorker =
@@ -57,23 +50,16 @@ export type ToWorker =
 /** What the primary calls in every worker. No call has an answer. */
 export interface WorkerCalls
   extends Pick<DataPlane, 'commit' | 'setContext' | 'resetRefusals' | 'closeConnections'>,
-    Pick<LocalPlane, 'closeTunnels'>,
-    Pick<ListenerSet, 'countWrongCredentials'>,
+    Pick<LocalPlane, 'closeTunnels' | 'countWrongCredentials'>,
     /** Another process got an answer from a member or the service, so the network is up. */
     Pick<MemberDialer, 'answeredElsewhere'> {
   receiveForecasts(forecasts: readonly SourceForecast[]): void;
 }
 
-/** The first message to a worker. It opens the worker's data plane. */
 export interface OpenPlane {
   readonly kind: 'open';
-  /** The name of the worker in the group of processes that share the pool, for example `worker 1`. */
   readonly replica: string;
-  /** The primary's clock and the time since boot, both read at the same moment. */
-  readonly primaryClock: { readonly monotonicMs: number; readonly sinceBootMs: number };
-  /** `PlaneSettings` */
   readonly settings: IpcEncoded;
-  /** `SourceForecast[]` */
   readonly forecasts: IpcEncoded;
   readonly context: PlaneContext;
   readonly inheritedFds: readonly number[];
@@ -84,7 +70,6 @@ export interface PlaneUpdate {
   readonly kind: 'update';
   readonly listeners: IpcEncoded;
   readonly drainTimeoutMs: number;
-  /** Ids of all listeners whose connection permits the primary manages. The worker drops its permits for other listeners. */
   readonly permitListeners: readonly number[];
 }
 

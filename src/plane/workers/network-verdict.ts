@@ -13,7 +13,6 @@ interface NetworkVerdictOptions {
    * about the duration of an attempt.
    */
   readonly answerValidMs: () => number;
-  /** Called to correct a process that judged the network down although the network is up. */
   readonly overrule: (process: number) => void;
   readonly onChange: (down: boolean) => void;
 }

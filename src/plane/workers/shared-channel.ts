@@ -2,16 +2,14 @@
  * Connects a worker to the shared pool of the primary (see fleet/shared-pool.ts). `IpcSharedPool` in the worker sends
  * each call to the primary, where `SharedPoolServer` executes it.
  *
- * All moments in messages are of the primary's clock. Facts are encoded, because they may contain passwords of members.
+ * All processes of a machine have the same monotonic time, so moments travel unchanged. Facts are encoded, because they may
+ * contain passwords of members.
  * The owner of the pipe passes each received message to `receive`, in order.
  */
-import { shiftMoments } from '../../fleet/records.ts';
 import type { ReplicaOptions } from '../../fleet/replica.ts';
 import type { Beat, Fact, LoggedFact, SharedSession, SharedState } from '../../fleet/schemas.ts';
 import type { FactFollower, FleetActivity, SharedPool } from '../../fleet/shared-pool.ts';
 import { decodeFromIpc, encodeForIpc, type IpcEncoded } from './ipc-encoding.ts';
-
-const NANOSECONDS_PER_MS = 1e6;
 
 /**
  * Each process reports its activity every `beatMs`. This is often enough for people who watch the status, and costs little
@@ -20,14 +18,8 @@ const NANOSECONDS_PER_MS = 1e6;
 export const HOW_TO_SHARE = {
   sameMachine: true,
   evictionVotes: () => 1,
-  commonMs: sinceBootMs,
   beatMs: 250,
 } as const satisfies Partial<ReplicaOptions>;
-
-/** The time since the machine started: a clock that all its processes share. */
-export function sinceBootMs(): number {
-  return Number(process.hrtime.bigint()) / NANOSECONDS_PER_MS;
-}
 
 export type ToSharedPool =
   | { readonly kind: 'shared.follow' }
@@ -52,7 +44,6 @@ export class SharedPoolServer implements FactFollower {
   readonly #send: (message: FromSharedPool) => void;
   #closed = false;
 
-  /** @param shared - this worker's own connection to the shared pool. */
   constructor(shared: SharedPool, send: (message: FromSharedPool) => void) {
     this.#shared = shared;
     this.#send = send;
@@ -108,16 +99,13 @@ export class SharedPoolServer implements FactFollower {
 
 export class IpcSharedPool implements SharedPool {
   readonly #send: (message: ToSharedPool) => void;
-  /** How far the clock of this process is ahead of the primary's clock, in ms. */
-  readonly #aheadMs: number;
   readonly #binding = new Map<number, (session: SharedSession | undefined) => void>();
   readonly #following = Promise.withResolvers<void>();
   #follower: FactFollower | undefined;
   #lastId = 0;
   #closed = false;
 
-  constructor(aheadMs: number, send: (message: ToSharedPool) => void) {
-    this.#aheadMs = aheadMs;
+  constructor(send: (message: ToSharedPool) => void) {
     this.#send = send;
   }
 
@@ -128,16 +116,14 @@ export class IpcSharedPool implements SharedPool {
   }
 
   publish(facts: readonly Fact[]): void {
-    if (this.#closed) return;
-    this.#send({ kind: 'shared.publish', facts: encodeForIpc(shiftMoments(facts, this.#toPrimary)) });
+    if (!this.#closed) this.#send({ kind: 'shared.publish', facts: encodeForIpc(facts) });
   }
 
   beat(beat: Beat): void {
-    if (!this.#closed) this.#send({ kind: 'shared.beat', beat: shiftMoments(beat, this.#toPrimary) });
+    if (!this.#closed) this.#send({ kind: 'shared.beat', beat });
   }
 
-  bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession | undefined> {
-    const session = shiftMoments(proposed, this.#toPrimary);
+  bindSession(session: SharedSession, from: string | undefined): Promise<SharedSession | undefined> {
     return this.#ask((id) => ({ kind: 'shared.bind', id, session, from }));
   }
 
@@ -148,20 +134,17 @@ export class IpcSharedPool implements SharedPool {
   receive(message: FromSharedPool): void {
     switch (message.kind) {
       case 'shared.state':
-        this.#follower?.receiveState(
-          shiftMoments(decodeFromIpc<SharedState>(message.state), this.#fromPrimary),
-        );
+        this.#follower?.receiveState(decodeFromIpc<SharedState>(message.state));
         break;
       case 'shared.facts':
-        this.#follower?.receiveFacts(
-          shiftMoments(decodeFromIpc<readonly LoggedFact[]>(message.facts), this.#fromPrimary),
-        );
+        this.#follower?.receiveFacts(decodeFromIpc<readonly LoggedFact[]>(message.facts));
         break;
       case 'shared.activity':
-        this.#receiveActivity(message.activity);
+        this.#follower?.receiveActivity(message.activity);
+        this.#following.resolve();
         break;
       case 'shared.bound':
-        this.#binding.get(message.id)?.(shiftMoments(message.session, this.#fromPrimary));
+        this.#binding.get(message.id)?.(message.session);
         this.#binding.delete(message.id);
         break;
     }
@@ -179,12 +162,4 @@ export class IpcSharedPool implements SharedPool {
     this.#send(question(this.#lastId));
     return promise;
   }
-
-  #receiveActivity(activity: FleetActivity): void {
-    this.#follower?.receiveActivity({ ...activity, beats: shiftMoments(activity.beats, this.#fromPrimary) });
-    this.#following.resolve();
-  }
-
-  readonly #toPrimary = (moment: number): number => moment - this.#aheadMs;
-  readonly #fromPrimary = (moment: number): number => moment + this.#aheadMs;
 }

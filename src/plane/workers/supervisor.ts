@@ -12,15 +12,9 @@ export interface WorkerSupervisorOptions {
   readonly entry: string;
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
-  /**
-   * Called when a replacement worker has loaded. Gives it the state of the other workers. If the promise rejects, the
-   * supervisor kills the replacement.
-   */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
-  /** Called when a worker has exited unexpectedly. Another worker starts after `restartMs`. */
   readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
   readonly onExit: (worker: WorkerProcess) => void;
-  /** Called when no worker is running and the supervisor starts no further worker. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
@@ -46,10 +40,6 @@ const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
  */
 const MAX_STARTS = 3;
 
-/**
- * Starts all workers. Resolves when they have loaded.
- * @throws NoriaError workers-failed if a worker does not start.
- */
 export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Promise<WorkerSupervisor> {
   const supervisor = new WorkerSupervisor(options);
   try {
@@ -83,7 +73,6 @@ export class WorkerSupervisor {
     this.#phase = 'running';
   }
 
-  /** Stops replacing workers for good, and kills the workers that do not serve clients yet. */
   stopReplacing(): void {
     this.#phase = 'ending';
     for (const restart of this.#restarts) restart[Symbol.dispose]();
@@ -91,7 +80,6 @@ export class WorkerSupervisor {
     for (const worker of this.#all) if (!this.#ready.has(worker)) worker.kill();
   }
 
-  /** Asks every worker to close, and kills those that exceed CLOSE_TIMEOUT_MS. Idempotent. */
   async close(): Promise<void> {
     this.stopReplacing();
     const timeout = this.#options.clock.after(CLOSE_TIMEOUT_MS, () => {

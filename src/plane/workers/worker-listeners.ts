@@ -13,7 +13,7 @@ import {
 } from '../../core/listen-address.ts';
 import { bind } from '../../listener/listener.ts';
 import type { ListenerSettings, ListenerStatus } from '../data-plane.ts';
-import { bindAddress, isSameButCertificate } from '../listener-set.ts';
+import { bindAddress, isSameButCertificate } from '../local-plane.ts';
 import { ConnectionPermitPool, type PermitReply, type PermitRequest } from './connection-permits.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
 import type { UpdateOutcome } from './messages.ts';
@@ -35,7 +35,6 @@ export class WorkerListeners {
   readonly #clock: Clock;
   readonly #workers: () => readonly ListeningWorker[];
   readonly #sendPermits: (worker: number, listener: number, reply: PermitReply) => void;
-  /** By the id of the listener. */
   readonly #permits = new Map<number, ConnectionPermitPool>();
   #lastId = 0;
   #listeners: readonly ListenerSettings[] = [];
@@ -44,10 +43,6 @@ export class WorkerListeners {
   #updating: { readonly worker: ListeningWorker; timeout: Disposable } | undefined;
   #closesAt = Number.POSITIVE_INFINITY;
 
-  /**
-   * @param workers - returns the workers that serve clients now.
-   * @param sendPermits - sends a reply about a listener's permits to the worker with this number.
-   */
   constructor(
     clock: Clock,
     workers: () => readonly ListeningWorker[],
@@ -92,16 +87,11 @@ export class WorkerListeners {
     }
   }
 
-  /**
-   * Opens the current listeners in a new worker.
-   * @throws NoriaError if the worker cannot open them.
-   */
   async openIn(worker: ListeningWorker): Promise<void> {
     const outcome = await this.#updateWorker(worker, this.#listeners, 0);
     if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
   }
 
-  /** Ignores permits that a worker returns for a listener that has closed. */
   receivePermits(worker: number, listener: number, request: PermitRequest): void {
     this.#permits.get(listener)?.receive(worker, request);
   }
@@ -206,7 +196,6 @@ export class WorkerListeners {
     return answer?.outcome;
   }
 
-  /** Call it before workers open these listeners. */
   #openPermits(listeners: readonly ListenerSettings[]): void {
     for (const { shared, maxConnections } of listeners) {
       if (shared === undefined || this.#permits.has(shared.id)) continue;
@@ -215,7 +204,6 @@ export class WorkerListeners {
     }
   }
 
-  /** Closes the permit pools of all other listeners. */
   #keepPermits(listeners: readonly ListenerSettings[]): void {
     const ids = new Set(listeners.map(({ shared }) => shared?.id));
     for (const [id, pool] of this.#permits) {
@@ -233,7 +221,6 @@ export class WorkerListeners {
   }
 }
 
-/** Counts the open client connections per worker and listener name, from the workers' events. */
 class ConnectionCounts {
   readonly #byWorker = new Map<number, Map<string, number>>();
 
@@ -252,10 +239,6 @@ class ConnectionCounts {
     return sum;
   }
 
-  /**
-   * Removes all connections of a worker.
-   * @returns the listener name of each removed connection.
-   */
   removeWorker(worker: number): string[] {
     const counts = this.#byWorker.get(worker) ?? new Map<string, number>();
     this.#byWorker.delete(worker);

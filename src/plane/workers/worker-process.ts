@@ -63,9 +63,6 @@ export class WorkerProcess {
 
   readonly send = (message: ToWorker): void => this.#channel.send(message);
 
-  /**
-   * Resolves with the next answer of this kind; with undefined if the worker exits first. Calls for one kind must not overlap.
-   */
   nextAnswer<Kind extends AnswerKind>(kind: Kind): Promise<WorkerAnswer<Kind> | undefined> {
     if (this.#awaited.has(kind)) throw new TypeError(`a call of nextAnswer already waits for "${kind}"`);
     if (this.#hasExited) return Promise.resolve(undefined);
@@ -75,7 +72,6 @@ export class WorkerProcess {
     return promise;
   }
 
-  /** Kills the worker. `exited` then resolves with this reason in `how`. */
   killBecause(reason: string): void {
     this.#killReason = reason;
     this.kill();

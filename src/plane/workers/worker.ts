@@ -32,7 +32,7 @@ import {
   type WorkerCalls,
 } from './messages.ts';
 import { RemoteForecasts } from './remote-forecasts.ts';
-import { HOW_TO_SHARE, IpcSharedPool, sinceBootMs } from './shared-channel.ts';
+import { HOW_TO_SHARE, IpcSharedPool } from './shared-channel.ts';
 
 interface OpenedPlane {
   readonly plane: LocalPlane;
@@ -123,7 +123,7 @@ function openPlane(message: OpenPlane): OpenedPlane {
     random: systemRandom,
     forecasts: () => forecasts.read(),
   });
-  const shared = new IpcSharedPool(aheadOfPrimaryMs(message.primaryClock), send);
+  const shared = new IpcSharedPool(send);
   const replica = new Replica({
     ...common,
     name: message.replica,
@@ -166,7 +166,7 @@ function callsOf(plane: LocalPlane, pool: Pool, forecasts: RemoteForecasts): Wor
     resetRefusals: (source) => plane.resetRefusals(source),
     closeConnections: (of) => plane.closeConnections(of),
     closeTunnels: (name, host) => plane.closeTunnels(name, host),
-    countWrongCredentials: (listener, attempt) => plane.listenerSet.countWrongCredentials(listener, attempt),
+    countWrongCredentials: (listener, attempt) => plane.countWrongCredentials(listener, attempt),
     answeredElsewhere: () => plane.dialer.answeredElsewhere(),
     receiveForecasts(received) {
       forecasts.receive(received);
@@ -181,13 +181,6 @@ function askOthers(name: ClientName): Promise<readonly ClientUse[]> {
   questions.set(lastQuestion, resolve);
   send({ kind: 'uses.asked', id: lastQuestion, name });
   return promise;
-}
-
-function aheadOfPrimaryMs({
-  monotonicMs,
-  sinceBootMs: primarySinceBootMs,
-}: OpenPlane['primaryClock']): number {
-  return systemClock.monotonic() - sinceBootMs() - (monotonicMs - primarySinceBootMs);
 }
 
 function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): void {

@@ -30,7 +30,7 @@ import { encodeForIpc } from './ipc-encoding.ts';
 import type { ToWorker, WorkerCalls } from './messages.ts';
 import { NetworkVerdict } from './network-verdict.ts';
 import { RemoteForecasts } from './remote-forecasts.ts';
-import { HOW_TO_SHARE, SharedPoolServer, sinceBootMs } from './shared-channel.ts';
+import { HOW_TO_SHARE, SharedPoolServer } from './shared-channel.ts';
 import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
 import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets } from './worker-process.ts';
@@ -41,7 +41,6 @@ interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'lease
   readonly workers: number;
   readonly poolSettings: PoolSettings;
   readonly forecasts: () => readonly SourceForecast[];
-  /** Shares the pool of this process with the fleet; absent without a fleet. */
   readonly fleet?: Replica | undefined;
   readonly log: Log;
   readonly secrets: () => readonly Secret[];
@@ -61,10 +60,6 @@ const FORECAST_MS = 500;
 /** A worker that hangs delays the answer to a client's question at `noria.invalid` by at most this. */
 const ANSWER_TIMEOUT_MS = 1_000;
 
-/**
- * Starts the workers. `update` opens the first listeners.
- * @throws NoriaError workers-failed if the workers cannot be started.
- */
 export async function openWorkersPlane(options: WorkersPlaneOptions): Promise<DataPlane> {
   const plane = new WorkersPlane(options);
   try {
@@ -84,14 +79,12 @@ class WorkersPlane implements DataPlane {
   readonly #open = new Map<number, { readonly process: WorkerProcess; readonly shared: SharedPoolServer }>();
   readonly #shared: MemorySharedPool;
   readonly #replica: Replica;
-  /** The forecasts of the sources that the primary last sent to the workers. */
   readonly #forecasts: RemoteForecasts;
   readonly #subscriptions: readonly Disposable[];
   #forecastTimer: Disposable | undefined;
   #supervisor: WorkerSupervisor | undefined;
   #settings: PlaneSettings;
   #context: PlaneContext;
-  /** The questions of workers that wait for answers of the others. */
   readonly #questions = new Map<number, Disposable & { answer(worker: number, use?: ClientUse): void }>();
   #lastQuestion = 0;
   /** Settles when the last queued task has ended: an update of the listeners, or the preparation of a new worker. */
@@ -270,14 +263,13 @@ class WorkersPlane implements DataPlane {
   }
 
   #openWorker(process: WorkerProcess): void {
-    const { clock, inheritedFds, mark, forecasts } = this.#options;
+    const { inheritedFds, mark, forecasts } = this.#options;
     const replica = `worker ${process.number}`;
     const shared = new SharedPoolServer(this.#shared.connect(replica), process.send);
     this.#open.set(process.number, { process, shared });
     process.send({
       kind: 'open',
       replica,
-      primaryClock: { monotonicMs: clock.monotonic(), sinceBootMs: sinceBootMs() },
       settings: encodeForIpc(this.#settings),
       forecasts: encodeForIpc(forecasts()),
       context: this.#context,
@@ -335,7 +327,6 @@ class WorkersPlane implements DataPlane {
     }
   }
 
-  /** Asks the other workers what they know of a client, and sends all answers to the worker that asked. */
   #askOthers(worker: number, { id: theirs, name }: Extract<WorkerReport, { kind: 'uses.asked' }>): void {
     this.#lastQuestion += 1;
     const id = this.#lastQuestion;

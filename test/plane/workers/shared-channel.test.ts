@@ -14,8 +14,7 @@ function overPipe<Message>(receive: (message: Message) => void): (message: Messa
   };
 }
 
-/** The clocks of the workers are ahead of the primary's clock by `aheadMs`. */
-function openStage(aheadMs = 0) {
+function openStage() {
   const clock = new ManualClock();
   const memory = new MemorySharedPool({ clock });
   const connect = (replica: string) => {
@@ -23,10 +22,7 @@ function openStage(aheadMs = 0) {
       memory.connect(replica),
       overPipe((message) => worker.receive(message)),
     );
-    const worker: IpcSharedPool = new IpcSharedPool(
-      aheadMs,
-      overPipe((message) => server.receive(message)),
-    );
+    const worker: IpcSharedPool = new IpcSharedPool(overPipe((message) => server.receive(message)));
     onTestFinished(() => server.close());
     return { worker, server };
   };
@@ -52,32 +48,6 @@ function withClose({ worker, server }: ReturnType<ReturnType<typeof openStage>['
     },
   };
 }
-
-test('over IPC: moments are converted to the clock of the process that receives them', async () => {
-  const stage = openStage(1_000_000);
-  const primary = stage.memory.connect('primary');
-  const seen = new Recorder();
-  await primary.follow(seen);
-  const member = sharedMember(stage, 'member01');
-  primary.publish([{ kind: 'member.joined', member }]);
-  const { worker } = stage.connect('worker');
-  const atWorker = new Recorder();
-  await worker.follow(atWorker);
-  const there = atWorker.loads[0]?.members[0]?.member;
-  expect(there).toEqual({
-    ...member,
-    joinedAt: member.joinedAt + 1_000_000,
-    endsAt: member.endsAt + 1_000_000,
-  });
-  const lastWantedAt = stage.clock.monotonic() + 1_000_000;
-  const demand = { city: { waiting: 1, lastWantedAt, usedUpPerSecond: 0 } };
-  worker.beat({ waiting: 1, demand, members: [], sessions: [] });
-  const owner = { user: '', address: '' };
-  const session = { name: 's1', owner, member: 'member01', ttlMs: 60_000, usedAt: lastWantedAt, uses: 0 };
-  expect(await worker.bindSession(session, undefined)).toEqual(session);
-  expect(seen.beats[0]?.beat.demand).toMatchObject({ city: { lastWantedAt: stage.clock.monotonic() } });
-  expect(seen.facts.at(-1)?.fact).toMatchObject({ session: { usedAt: stage.clock.monotonic() } });
-});
 
 test('over IPC: a worker gets the password that belongs to a member', async () => {
   const stage = openStage();

@@ -169,7 +169,6 @@ test('worker: reports that it holds a socket that could not be bound', async () 
   worker.send({
     kind: 'open',
     replica: 'worker 1',
-    primaryClock: { monotonicMs: 0, sinceBootMs: 0 },
     settings: encodeForIpc({ dialer: dialerSettings(config), pool: poolSettings(config) }),
     forecasts: encodeForIpc([]),
     context,
