@@ -16,6 +16,7 @@ const WITH_WORKERS = [
   'reload',
   'rotation',
   'secrets',
+  'verdicts',
 ];
 
 /** A safety net for a machine that is busy with other work. No test measures time, and none takes this long. */

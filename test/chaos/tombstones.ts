@@ -15,7 +15,8 @@ export class Tombstones {
   /** How long after the end of its life each connection to a member came, in ms. */
   readonly lateMs: number[] = [];
   readonly #sandbox: Sandbox;
-  readonly #living = new Map<string, { readonly host: string; readonly port: number; endsAt: number }>();
+  /** When the members end that have neither ended nor were killed. */
+  readonly #living = new Map<string, number>();
   readonly #watched = new Set<Server>();
   readonly #timer: NodeJS.Timeout;
 
@@ -33,15 +34,15 @@ export class Tombstones {
     const now = performance.now();
     const here = new Set<string>();
     for (const { id, host, port, remainingMs } of this.#sandbox.members()) {
-      if (remainingMs === 0) continue;
       here.add(id);
-      this.#living.set(id, { host, port, endsAt: now + remainingMs });
+      if (remainingMs === 0 || this.#living.has(id)) continue;
+      const endsAt = now + remainingMs;
+      this.#living.set(id, endsAt);
+      // A millisecond later, the sandbox has closed the address: its timer is older.
+      setTimeout(() => this.#living.delete(id) && this.#watch(host, port, endsAt), remainingMs + 1).unref();
     }
-    for (const [id, { host, port, endsAt }] of this.#living) {
-      if (here.has(id)) continue;
-      this.#living.delete(id);
-      if (endsAt - now < KILLED_MS) this.#watch(host, port, endsAt);
-    }
+    for (const [id, endsAt] of this.#living)
+      if (!here.has(id) && endsAt - now > KILLED_MS) this.#living.delete(id);
   }
 
   #watch(host: string, port: number, endsAt: number): void {

@@ -4,17 +4,21 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
+import { runProgram } from '../../src/commands/program.ts';
+import { fakeTerminal } from '../commands/fake-terminal.ts';
 import { freePort } from '../support/free-port.ts';
+import { until } from '../support/until.ts';
 import { type DaemonStage, getIp, setUpDaemon, startOn, tunnelThrough } from './daemon-stage.ts';
 import { runNoria } from './noria-process.ts';
 
 const withAdmin = (stage: DaemonStage, port: number, more = '') =>
   stage.config('', more).replace('admin: off', `admin: { address: "127.0.0.1:${port}" }`);
 
+/** Runs a command in this process: a process for each took most of the time of these tests. */
 async function command(stage: DaemonStage, ...args: string[]) {
-  const { ended, out, err } = runNoria([...args, '-c', stage.file]);
-  const [code] = await ended;
-  return { code, out: out(), err: err() };
+  const terminal = fakeTerminal();
+  const code = await runProgram([...args, '-c', stage.file], terminal);
+  return { code, out: terminal.printed(), err: terminal.errors() };
 }
 
 async function startWithAdmin() {
@@ -28,11 +32,12 @@ test('steering: noria reload applies the file, and says what changed and what wa
   const { stage, adminPort, noria } = await startWithAdmin();
   const tunnel = await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
   writeFileSync(stage.file, withAdmin(stage, adminPort, 'dial: { attempts: 5 }\nworkers: 3'));
-  expect(await command(stage, 'reload')).toEqual({
-    code: 0,
-    out: 'configuration reloaded; changed: dial, workers\n  These changes since noria started need a restart: workers\n',
-    err: '',
-  });
+  const reload = runNoria(['reload', '-c', stage.file]);
+  expect(await reload.ended).toEqual([0, null]);
+  expect([reload.out(), reload.err()]).toEqual([
+    'configuration reloaded; changed: dial, workers\n  These changes since noria started need a restart: workers\n',
+    '',
+  ]);
   expect(await noria.line('configuration reloaded')).toMatchObject({ cause: 'admin API' });
   expect(await getIp(tunnel)).toContain('200 OK');
 });
@@ -77,6 +82,10 @@ test('steering: noria reload may move the admin API itself', async () => {
 
 test('steering: a paused source draws again after noria resume', async () => {
   const { stage } = await startWithAdmin();
+  await until('the first draw is over', async () => {
+    const { sources } = JSON.parse((await command(stage, 'status', '--json')).out);
+    return sources[0].state !== 'drawing';
+  });
   expect((await command(stage, 'pause', 'city')).out).toMatch(
     /^city is paused: paused by the operator\n {2}Run noria resume city/,
   );

@@ -1,6 +1,8 @@
 /** `noria demo --story` shows what it announces, and ends by itself without a terminal. */
 import { execFile } from 'node:child_process';
 import { expect, test } from 'vitest';
+import { runProgram } from '../../src/commands/program.ts';
+import { fakeTerminal } from '../commands/fake-terminal.ts';
 import { NORIA } from './noria-process.ts';
 
 const [PROGRAM, ...BEFORE] = NORIA;
@@ -8,7 +10,6 @@ const [PROGRAM, ...BEFORE] = NORIA;
 interface StoryRun {
   readonly exitCode: number;
   readonly out: string;
-  readonly err: string;
 }
 
 function runStory(...args: string[]): Promise<StoryRun> {
@@ -17,9 +18,9 @@ function runStory(...args: string[]): Promise<StoryRun> {
       PROGRAM,
       [...BEFORE, 'demo', '--story', '--port', '0', '--admin-port', '0', '--target-port', '0', ...args],
       { timeout: 100_000 },
-      (error, out, err) => {
+      (error, out) => {
         const exitCode = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;
-        resolve({ exitCode, out, err });
+        resolve({ exitCode, out });
       },
     );
   });
@@ -46,7 +47,7 @@ test('story: each chapter shows what its title announces', async () => {
 });
 
 test('story: refuses too few members and names the minimum', async () => {
-  const { exitCode, err } = await runStory('--members', '2');
-  expect(err).toContain('--story needs --members 4 or more');
-  expect(exitCode).toBe(2);
+  const terminal = fakeTerminal();
+  expect(await runProgram(['demo', '--story', '--members', '2'], terminal)).toBe(2);
+  expect(terminal.errors()).toContain('--story needs --members 4 or more');
 });

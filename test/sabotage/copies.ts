@@ -4,6 +4,8 @@ import { once } from 'node:events';
 import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
+import { findNotHere } from '../support/machine.ts';
+import { NOT_HERE } from '../support/tools.ts';
 
 /** How long a test may take: many sabotages make a test wait for what never comes. */
 const TEST_LIMIT_MS = 30_000;
@@ -29,6 +31,8 @@ export async function withCopies(
   use: (copies: readonly string[]) => Promise<number>,
 ): Promise<number> {
   const root = mkdtempSync(join(tmpdir(), 'noria-sabotage-'));
+  // So the tests neither look again nor build noria first, which takes longer than most of them: norias start from source.
+  process.env[NOT_HERE] = await findNotHere();
   try {
     return await use(Array.from({ length: count }, (_, index) => copyCheckout(join(root, String(index)))));
   } finally {
