@@ -17,7 +17,8 @@ function makeEvidence(onStatus: 'auto' | 'off' | readonly number[] = 'auto') {
     answer: (exit: string) => evidence.answered(use(exit)),
     respond: (exit: string, status: number, path = '/', more: Partial<SiteResponse> = {}) =>
       evidence.responded(use(exit), { status, path, ...more }),
-    reset: (exit: string) => evidence.reset(use(exit)),
+    reset: (exit: string, hasRelayed = false) => evidence.reset(use(exit), hasRelayed),
+    hasAnswered: (exit: string, host = 'shop.example') => evidence.hasAnswered(host, exit),
   };
 }
 
@@ -121,4 +122,56 @@ test('evidence: onStatus names the statuses, or switches them off', () => {
   off.respond('b', 200);
   for (const path of ['/1', '/2', '/3']) off.respond('a', 403, path, { retryAfterMs: 1 });
   expect(off.bans).toEqual([]);
+});
+
+test('evidence: a host has answered an exit after bytes or a response that is no evidence, another host has not', () => {
+  const { answer, respond, reset, hasAnswered } = makeEvidence();
+  answer('a');
+  respond('b', 200);
+  respond('c', 403);
+  reset('d', true);
+  expect(['a', 'b', 'c', 'd'].filter((exit) => hasAnswered(exit))).toEqual(['a', 'b']);
+  expect(hasAnswered('a', 'other.example')).toBe(false);
+});
+
+test('evidence: a reset after relayed bytes shows that the exit relays', () => {
+  const { reset, answer, bans } = makeEvidence();
+  for (const exit of ['relays', 'dead']) {
+    reset(exit, exit === 'relays');
+    answer('b');
+    reset(exit);
+  }
+  expect(bans).toEqual(['relays reset']);
+});
+
+test('evidence: the pages of the exit itself do not count as those of another, those before them do', () => {
+  const { respond, bans } = makeEvidence();
+  respond('a', 200, '/1');
+  respond('a', 200, '/2');
+  respond('a', 429);
+  expect(bans).toEqual([]);
+  respond('b', 200);
+  respond('a', 200);
+  respond('a', 429);
+  expect(bans).toEqual(['a status']);
+});
+
+test('evidence: a page that another exit gets is not 403 for everybody', () => {
+  const { respond, bans } = makeEvidence();
+  respond('a', 403, '/1');
+  respond('b', 200, '/1');
+  respond('c', 403, '/1');
+  respond('c', 403, '/2');
+  expect(bans).toEqual(['c status']);
+});
+
+test('evidence: a refusal with Retry-After of a page that is 403 for another exit bans nobody, 429 does', () => {
+  const { respond, bans } = makeEvidence();
+  respond('b', 200, '/home');
+  respond('a', 403, '/1');
+  respond('c', 403, '/1', { retryAfterMs: 5 });
+  expect(bans).toEqual([]);
+  respond('a', 403, '/1', { retryAfterMs: 6 });
+  respond('c', 429, '/1');
+  expect(bans).toEqual(['a status 6', 'c status']);
 });

@@ -28,6 +28,8 @@ test('user limits: exactly `tunnels` requests are open at once, and others have 
 test('user limits: a request more than released frees no place', () => {
   const { users } = limitsOf({ tunnels: 1 });
   users.release('ann');
+  users.admit('ann');
+  users.release('ann');
   users.release('ann');
   expect([1, 2].map(() => users.admit('ann')?.code)).toEqual([undefined, 'limit']);
 });
@@ -66,4 +68,19 @@ test('user limits: the bytes and the members of a day refuse until the day ends'
   expect(members.users.admit('ann')?.code).toBeUndefined();
   members.users.setToday(usedToday(0, 3));
   expect(members.users.admit('ann')?.code).toBe('limit');
+});
+
+test('user limits: a reload that removes a limit forgets what is open, and a new limit counts from zero', () => {
+  const ann = { username: 'ann', limits: { tunnels: 1, source: 'city' } };
+  for (const without of [[], [{ username: 'ann' }]]) {
+    const { users } = limitsOf({ tunnels: 1 });
+    expect([1, 2].map(() => users.admit('ann')?.code)).toEqual([undefined, 'limit']);
+    users.configure([ann]);
+    expect(users.admit('ann')?.code, 'a reload that keeps the limit').toBe('limit');
+    expect(users.sourceOf('ann')).toBe('city');
+    users.configure(without);
+    expect([users.admit('ann')?.code, users.sourceOf('ann')]).toEqual([undefined, undefined]);
+    users.configure([ann]);
+    expect([1, 2].map(() => users.admit('ann')?.code)).toEqual([undefined, 'limit']);
+  }
 });
