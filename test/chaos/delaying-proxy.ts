@@ -1,6 +1,4 @@
-/**
- * A TCP proxy that delays the first bytes of each client. These bytes are the request or, with TLS, the start of the handshake.
- */
+/** TCP proxies that delay bytes. */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
@@ -12,6 +10,7 @@ export interface DelayingProxy {
 }
 
 /**
+ * Delays the first bytes of each client: the request or, with TLS, the start of the handshake.
  * @param delayMs - the delay by the number of the connection, from 0. Delayed bytes arrive even if their client has
  *   died meanwhile, as in a network.
  */
@@ -48,6 +47,28 @@ export async function openDelayingProxy(
     server.close();
   });
   return { port: portOf(server), begun: () => begun };
+}
+
+/** A proxy whose every byte arrives `delayMs` later, in both directions. */
+export async function openFarProxy(target: number, delayMs: number): Promise<number> {
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const upstream = connect(target, '127.0.0.1');
+    for (const [from, to] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      sockets.add(from);
+      from.on('data', (bytes) => setTimeout(() => to.destroyed || to.write(bytes), delayMs));
+      from.on('error', () => {}).on('close', () => to.destroy());
+    }
+  });
+  await listen(server);
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return portOf(server);
 }
 
 export async function listen(server: Server): Promise<void> {

@@ -19,10 +19,10 @@ const HALTED = {
   limitsConnections: false,
 } as const;
 
-function writeConfig(store: TestStore, name: string): string {
+function writeConfig(store: TestStore, name: string, more = ''): string {
   const lines = [
     'service: { baseUrl: "http://extract.example" }',
-    'sources: [{ name: city, product: shared, instance: "1", akey: 0123456789abcdef }]',
+    `sources: [{ name: city, product: shared, instance: "1", akey: 0123456789abcdef${more} }]`,
     `fleet: { url: "${store.url}", name: ${name} }`,
   ];
   return writeIn(testFolder(), 'noria.yaml', `${lines.join('\n')}\n`);
@@ -112,6 +112,29 @@ describe.skipIf(NO_STORE)('with a store', () => {
       const { refusedReplicas } = await seen();
       return refusedReplicas.length === 0;
     });
+  });
+
+  test('fleet, check: name the noria that has another configuration of the same instance', async () => {
+    const store = await openStore();
+    const stage = openStoreStage(store);
+    const file = writeConfig(store, stage.name);
+    const other = writeConfig(store, stage.name, ', interval: 17s, size: 7, params: { adr: 广东 }');
+    expect(keyOf(other), 'the same instance').toBe(keyOf(file));
+    const [a, b] = [stage.connect('a', instancesOf(file)), stage.connect('b', instancesOf(other))];
+    for (const pool of [a, b]) await pool.follow(new Recorder());
+    // The command waits for both records, because the store forgets a noria whose beats a busy machine delays.
+    const json = async () => JSON.parse((await showFleet('-c', file, '--json')).printed);
+    let report = await json();
+    await until('the store has both records', async () => {
+      report = await json();
+      return report.replicas.length === 2 && report.differences.length > 0;
+    });
+    const [own] = fleetInstances(loadConfig(file, { env: {} }));
+    const difference = `interval 17000 ms instead of ${own?.settings.intervalMs} ms and size 7 instead of ${own?.settings.size} and other params for the instance ${keyOf(file)}`;
+    expect(report.differences).toEqual([{ replica: 'b', difference }]);
+    const line = `noria b has ${difference}; give all norias of the fleet the same configuration`;
+    await until('the text has the line', async () => (await showFleet('-c', file)).printed.includes(line));
+    await until('the check has the line', async () => (await run('check', '-c', file)).errors.includes(line));
   });
 
   test('fleet: says that a hung store does not answer, and what to check', async () => {

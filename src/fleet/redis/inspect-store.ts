@@ -101,9 +101,11 @@ function failedReport(error: unknown, address: StoreAddress): StoreReport {
   return { version: undefined, isReachable, errors: [problem], warnings: [] };
 }
 
+const NO_CLUSTER = 'use a store without cluster mode (cluster-enabled no)';
 const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = [
   [/without any password/, 'the store has no password: remove the password from the URL'],
   [/WRONGPASS|NOAUTH|invalid username-password/i, 'check user name and password in the URL'],
+  [/cluster mode/, NO_CLUSTER],
   [/DB index/, 'check the database number in the URL'],
   [/Unknown RESP type/, 'another kind of server listens there: check host and port in the URL'],
   [/LOADING/, 'the store still loads its data: wait until it has started, and run noria check again'],
@@ -144,9 +146,7 @@ async function inspect(
   if (info['run_id'] === undefined || info['master_replid'] === undefined) {
     errors.push(`the store cannot be used: ${NO_IDENTITY}`);
   } else if (info['cluster_enabled'] === '1') {
-    errors.push(
-      'the store is a node of a cluster, and noria needs one server with all keys; use a store without cluster mode (cluster-enabled no)',
-    );
+    errors.push(`the store is a node of a cluster, and noria needs one server with all keys; ${NO_CLUSTER}`);
   } else if (info['role'] !== 'master') {
     const primary = `${info['master_host']}:${info['master_port']}`;
     errors.push(

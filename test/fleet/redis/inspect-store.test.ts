@@ -5,9 +5,10 @@ import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import type { StoreAddress } from '../../../src/fleet/redis/connection.ts';
 import { aclLine, inspectStore } from '../../../src/fleet/redis/inspect-store.ts';
-import { listen, portOf } from '../../chaos/delaying-proxy.ts';
+import { listen, openFarProxy, portOf } from '../../chaos/delaying-proxy.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, openStore, type TestStore } from '../../support/store-server.ts';
+import { until } from '../../support/until.ts';
 import { Recorder, sharedMember } from '../shared-pool-contract.ts';
 import { openStoreStage } from './store-stage.ts';
 
@@ -181,5 +182,68 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const store = await openStore();
     await store.command('HSET', `{noria:${NAME}}:epoch`, 'format', '99', 'id', 'x');
     expect((await inspect(store.address())).errors).toEqual([expect.stringContaining('has format 99')]);
+  });
+
+  test('store check: warns when the memory of the store is more than 80 % full', async () => {
+    const store = await openStore({ args: ['--appendonly', 'yes'] });
+    await store.command('SETRANGE', 'filler', '40000000', 'x');
+    const used = Number(/used_memory:(\d+)/.exec(String(await store.command('INFO', 'memory')))?.[1]);
+    const warningsAt = async (share: number) => {
+      await store.command('CONFIG', 'SET', 'maxmemory', String(Math.round(used / share)));
+      const { errors, warnings } = await inspect(store.address());
+      expect(errors).toEqual([]);
+      return warnings;
+    };
+    expect(await warningsAt(0.77)).toEqual([]);
+    expect(await warningsAt(0.85)).toEqual([
+      expect.stringMatching(/^the memory of the store is 8[3-7] % full; .*; raise maxmemory$/),
+    ]);
+  });
+
+  test('store check: refuses a node of a cluster, also with a database number', async () => {
+    const node = await openStore({ args: ['--cluster-enabled', 'yes'] });
+    const { label, server } = node.address();
+    for (const database of [0, 3]) {
+      const report = await inspect({ label, server: { ...server, database } });
+      expect(report).toMatchObject({ isReachable: true });
+      expect(report.errors, `database ${database}`).toEqual([
+        expect.stringMatching(/cluster.*; use a store without cluster mode \(cluster-enabled no\)$/),
+      ]);
+    }
+  });
+
+  test('store check: says to wait for a store that still loads its data', async () => {
+    const store = await openStore({
+      args: ['--key-load-delay', '50000', '--loading-process-events-interval-bytes', '1024'],
+    });
+    const fill =
+      "for i = 1, 1200 do redis.call('SET', 'key' .. i, string.rep(tostring(math.random()), 100)) end";
+    await store.command('EVAL', fill, '0');
+    await store.command('CONFIG', 'SET', 'rdbcompression', 'no');
+    await store.command('SAVE');
+    await store.kill();
+    const started = store.start(); // would last a minute
+    const info = () => store.command('INFO', 'persistence').then(String, () => ''); // no connection yet
+    await until('the store loads', async () => /\nloading:1/.test(await info()));
+    expect(await inspect(store.address())).toMatchObject({
+      errors: [
+        expect.stringMatching(
+          /LOADING.*; the store still loads its data: wait until it has started, and run/,
+        ),
+      ],
+      warnings: [],
+    });
+    await store.command('CONFIG', 'SET', 'key-load-delay', '0');
+    await started;
+    expect((await inspect(store.address())).errors).toEqual([]);
+  });
+
+  test('store check: says that a store is slow', async () => {
+    const store = await openStore({ args: ['--appendonly', 'yes'] });
+    const report = await inspect(store.address(await openFarProxy(store.port, 30)));
+    expect(report.errors).toEqual([]);
+    expect(report.warnings).toEqual([
+      expect.stringMatching(/^the store answered after [6-9]\d ms; .*use a store within 10 ms$/),
+    ]);
   });
 });

@@ -1,12 +1,11 @@
 /** Replicas agree on the member of each session, also while it moves and when the store is far. */
-import { createServer, connect as dial, type Server, type Socket } from 'node:net';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemBoot, systemClock } from '../../../src/core/clock.ts';
 import { inspectStore } from '../../../src/fleet/redis/inspect-store.ts';
 import type { SharedSession } from '../../../src/fleet/schemas.ts';
 import type { Lease } from '../../../src/pool/lease.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
-import { listen, portOf } from '../../chaos/delaying-proxy.ts';
+import { openFarProxy } from '../../chaos/delaying-proxy.ts';
 import { addMembers, close, fail, request } from '../../pool/pool-kit.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, TestStore } from '../../support/store-server.ts';
@@ -19,28 +18,6 @@ import { instance, openStoreStage } from './store-stage.ts';
 const LIFE_MS = 600_000;
 const MOVES = 1_000;
 const timekeeper = createTimekeeper(systemClock, systemBoot());
-
-/** A proxy whose every byte arrives `delayMs` later. */
-async function openFarStore(target: number, delayMs: number): Promise<number> {
-  const sockets = new Set<Socket>();
-  const server: Server = createServer((client) => {
-    const upstream = dial(target, '127.0.0.1');
-    for (const [from, to] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(from);
-      from.on('data', (bytes) => systemClock.after(delayMs, () => to.destroyed || to.write(bytes)));
-      from.on('error', () => {}).on('close', () => to.destroy());
-    }
-  });
-  await listen(server);
-  onTestFinished(() => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  });
-  return portOf(server);
-}
 
 const sessionOn = (name: string, member: string): SharedSession => ({
   ...{ name, member, owner: { user: '', address: '' }, ttlMs: LIFE_MS },
@@ -112,7 +89,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
 
   test('sessions: with a store 60 ms away, replicas agree soon after the first use, and nothing undoes a newer move', async () => {
     const stage = openStoreStage(server);
-    const port = await openFarStore(server.port, 30);
+    const port = await openFarProxy(server.port, 30);
     let unagreed = 0;
     const observer = {
       ...{ connected() {}, lost() {}, claimed() {}, lagged() {}, nameTaken() {}, warned() {} },

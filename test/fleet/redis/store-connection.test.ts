@@ -7,6 +7,7 @@ import { systemRandom } from '../../../src/core/random.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import type { StoreAddress, StoreTls } from '../../../src/fleet/redis/connection.ts';
 import { openPrimary, StoreConnection } from '../../../src/fleet/redis/connection.ts';
+import { inspectStore } from '../../../src/fleet/redis/inspect-store.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, openStore, type TestStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';
@@ -81,6 +82,12 @@ describe.skipIf(NO_STORE)('with a store', () => {
     ];
     expect(await ping(address({ ca, cert, key: new Secret(key) }))).toBe('PONG');
     expect(await ping(address({ ca }))).toMatchObject({ code: 'fleet-store-lost' });
+    const { errors } = await inspectStore(address({ ca }), 'crawl', systemClock);
+    expect(errors).toEqual([
+      expect.stringMatching(
+        /; the store asks for a client certificate: set fleet\.tls\.cert and fleet\.tls\.key/,
+      ),
+    ]);
   });
 
   test('store connection: uses the user, the password and the database of the URL', async () => {
