@@ -186,10 +186,11 @@ function readLog(path: string): SimulatedLoad['log'] {
     const at = data === undefined ? Number.NaN : new Date(data.at).getTime();
     return Number.isNaN(at) ? [] : [at];
   });
-  const first = Math.min(...times);
-  if (times.length === 0)
+  times.sort((a, b) => a - b);
+  const [first] = times;
+  if (first === undefined)
     throw badUsage(`the log ${path} has no request: expected lines of JSON with the key "at"`);
-  const moments = times.map((at) => at - first).sort((a, b) => a - b);
+  const moments = times.map((at) => at - first);
   const lengthMs = moments.at(-1) ?? 0;
   // after the last request, the usual time passes before the first one comes again
   return { moments, everyMs: lengthMs === 0 ? DAY_MS : lengthMs + lengthMs / (moments.length - 1) };

@@ -54,10 +54,10 @@ const ROWS: readonly Row[] = [
     'chaos',
   ],
   [
-    'expiry: members live three seconds longer for noria than for the service, in a whole noria',
+    'expiry: members live six seconds longer for noria than for the service, in a whole noria',
     'src/pool/candidates.ts',
     '    member.endsAt = endsAt;\n',
-    '    member.endsAt = endsAt += 3_000;\n',
+    '    member.endsAt = endsAt += 6_000;\n',
     'chaos',
   ],
   [
@@ -555,7 +555,7 @@ const ROWS: readonly Row[] = [
     'event loop: every twentieth tunnel blocks it, in a whole noria',
     'src/listener/tunnel.ts',
     START,
-    LEAK(`for (const end = ${EVERY(20)} ? performance.now() + 300 : 0; performance.now() < end; );`),
+    LEAK(`for (const end = ${EVERY(20)} ? performance.now() + 800 : 0; performance.now() < end; );`),
     'chaos',
   ],
   [

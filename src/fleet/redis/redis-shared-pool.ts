@@ -183,7 +183,7 @@ export class RedisSharedPool implements FleetPool {
     if (this.#isClosed || facts.length === 0) return;
     const isOpen = this.fault === undefined;
     if (!isOpen && !this.#isOpening) return;
-    this.#unsent.push(...facts);
+    for (const fact of facts) this.#unsent.push(fact); // may be 100,000, too many for arguments
     if (isOpen) this.#publishing ??= this.#publishAll();
   }
 

@@ -113,4 +113,13 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect(worstUs).toBeLessThan(500_000);
     expect(stage.lost).toEqual([]);
   });
+
+  test('store limits: a replica publishes what it knows in one turn, however much that is', async () => {
+    const stage = openStoreStage(await openStore());
+    const pool = stage.connect('a');
+    await pool.follow(new Recorder());
+    const fact: Fact = { kind: 'member.restored', source: 'main', member: 'member01' };
+    pool.publish(Array.from({ length: 200_000 }, () => fact));
+    await pool.close();
+  });
 });
