@@ -6,6 +6,7 @@ import {
   addMembers,
   close,
   drawn,
+  fail,
   openKit,
   type PoolKit,
   refusal,
@@ -153,4 +154,70 @@ test("clients: close names the open tunnels of the client's session to the site"
   const name = { client: 'me', session: 's', tag: undefined };
   expect(kit.pool.leases.to(name, 'b.shop.example')).toEqual([leases[0]?.id]);
   for (const lease of leases) close(kit, lease);
+});
+
+test('clients: the latest use that several processes know has the sites of all, but only for a session or a tag', () => {
+  const [here, there] = [openKit(), openKit()];
+  const name = { client: 'me', session: 's', tag: 'r' };
+  const used = (kit: PoolKit, targetHost: string) => {
+    addMembers(kit, 1);
+    kit.clock.advance(1_000);
+    use(kit, name, { targetHost });
+    return kit.pool.clients.find(name);
+  };
+  there.clock.advance(5_000);
+  const late = used(there, 'b.example');
+  const early = used(here, 'a.example');
+  const hosts = ['a.example', 'b.example'];
+  const latest = (asked: object) =>
+    here.pool.clients.latest({ client: 'me', ...NOBODY, ...asked }, [late, undefined, early]);
+  expect(latest({ session: 's' })).toEqual({ ...late, hosts });
+  expect(latest({ tag: 'r' })).toEqual({ ...late, hosts });
+  expect(latest({})).toBe(late);
+  expect(here.pool.clients.latest(name, [undefined])).toBeUndefined();
+});
+
+test('clients: a session moves minRemaining before its member ends; a fixed one and one without an end do not', () => {
+  const kit = openKit({ minRemainingMs: 10_000 });
+  addMembers(kit, 2);
+  const movesAt = (session: string) =>
+    kit.pool.clients.describe({ client: 'me', ...NOBODY, session }).movesAt;
+  use(kit, { client: 'me', session: 's' });
+  expect(movesAt('s')).toBe(new Date(kit.clock.now() + 170_000).toISOString());
+  use(kit, { client: 'me', session: 'f', fixed: true });
+  expect(movesAt('f')).toBeNull();
+  const endless = openKit();
+  endless.pool.addMembers('city', [drawn(endless, 1, 0, { endsAt: undefined })]);
+  use(endless, { client: 'me', session: 's' });
+  expect(endless.pool.clients.describe({ client: 'me', ...NOBODY, session: 's' })).toMatchObject({
+    expiresIn: null,
+    movesAt: null,
+  });
+});
+
+test('clients: a tag names its session, and says nothing of the member to which the session has moved since', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  const first = use(kit, { client: 'me', session: 's', tag: 'r' });
+  const tagged = () => kit.pool.clients.describe({ client: 'me', session: undefined, tag: 'r' });
+  expect(tagged()).toMatchObject({ session: 's', movesAt: expect.any(String) });
+  fail(kit, acquire(kit, { client: 'me', session: 's' }));
+  const next = use(kit, { client: 'me', session: 's' }, { avoid: [first.member] });
+  expect(next.member).not.toBe(first.member);
+  expect(tagged()).toMatchObject({ session: 's', member: first.member, movesAt: null });
+});
+
+test('clients: a session that another process served gets a verdict that names its host, a tag of it does not', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  const member = kit.pool.members()[0];
+  const record = { user: '', address: '', member: member?.id ?? '', ttlMs: 600_000, idleMs: 0, uses: 1 };
+  kit.pool.restoreSessions([['s', { record, ageMs: 0 }]]);
+  const me = { client: 'me', session: 's' };
+  expect(say(kit, me, 'banned')).toBe('host-needed');
+  expect(say(kit, { ...me, tag: 'r' }, 'banned', { host: 'www.shop.example' })).toBe('unknown');
+  expect(kit.pool.snapshot().bans).toEqual([]);
+  expect(say(kit, me, 'banned', { host: 'www.shop.example' })).toEqual({ host: 'www.shop.example' });
+  expect(kit.pool.snapshot().bans).toHaveLength(1);
+  expect(use(kit, {}, SHOP).member).not.toBe(member?.id);
 });

@@ -21,6 +21,7 @@ import {
   inspectFolder,
   type Owners,
   replaceStateFile,
+  sweepDrafts,
 } from '../../src/state/state-files.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
@@ -184,4 +185,27 @@ test('state file: is replaced completely, and a failed write leaves no draft', a
   mkdirSync(join(dir, 'taken'));
   await expect(replace(join(dir, 'taken'), 'x')).rejects.toThrow('is a directory');
   expect(readdirSync(dir).sort()).toEqual(['snapshot.json', 'taken']);
+});
+
+test.each([
+  ['a FIFO', makeFifo],
+  ['a directory', (path: string) => mkdirSync(path)],
+])(
+  'state folder: a version that is %s and appears later fails each change with a message',
+  async (kind, make) => {
+    const dir = temporaryFolder();
+    const { state } = await open(dir);
+    const path = join(dir, 'pace.77.json');
+    make(path);
+    await expect(state.pace.change('k', () => ({ result: 1 }))).rejects.toThrow(
+      `${path} is ${kind}, not a regular file; remove it`,
+    );
+  },
+);
+
+test('state folder: a draft that cannot be removed is an error', async () => {
+  const dir = temporaryFolder();
+  mkdirSync(join(dir, 'pace.x.tmp'));
+  await expect(sweepDrafts(dir)).rejects.toThrow('pace.x.tmp');
+  expect(readdirSync(dir)).toEqual(['pace.x.tmp']);
 });
