@@ -67,7 +67,7 @@ export async function measureLedger(bench: Bench): Promise<void> {
   const { medians, ratio } = await measureInRounds(
     subjects,
     ['recorded', 'unrecorded'],
-    quick ? 5 : 31,
+    quick ? 3 : 31,
     (subject) => tunnelUs(bench, subject, 'http'),
   );
   closePair(subjects);

@@ -49,7 +49,7 @@ async function measureFullLoad(bench: Bench, subjects: Subjects): Promise<void> 
   const { medians, ratio } = await measureInRounds(
     subjects,
     ['two', 'one'],
-    quick ? 5 : 11,
+    quick ? 3 : 11,
     async (norias, name) => {
       const before = cpuMsOfAll(norias);
       const share = { count: count / norias.length, concurrency: CONCURRENT_TUNNELS / norias.length };
