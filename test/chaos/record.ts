@@ -69,6 +69,12 @@ export class Recording {
     return this.exchanges.filter((exchange) => !this.#isExcused(exchange)).length;
   }
 
+  /** The number of exchanges that may fail while the norias learn which members misbehave, however few exchanges there are. */
+  get surprises(): number {
+    const norias = new Set(this.exchanges.map(({ subject }) => subject)).size;
+    return norias * this.faults.filter(({ fault }) => fault.isLearnt && fault.promise === 'served').length;
+  }
+
   summaries(): readonly FaultSummary[] {
     const byName = Map.groupBy(this.faults, ({ fault }) => fault.name);
     return [...byName].map(([name, played]) => {

@@ -34,6 +34,8 @@ export interface Fault {
    * fault.
    */
   readonly promise: 'served' | 'broken';
+  /** Each noria learns anew which members misbehave: the three attempts of its first request may find only those, one time in nine. */
+  readonly isLearnt?: boolean;
   begin(stage: FaultStage): Promise<EndFault>;
 }
 

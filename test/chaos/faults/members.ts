@@ -10,6 +10,7 @@ function misbehaving(name: string, behaviour: Behaviour, promise: Fault['promise
   return {
     name: `members ${name}`,
     promise,
+    isLearnt: true,
     begin: async ({ sandbox, random }) => {
       const changed = new Set<string>();
       const change = async () => {
