@@ -1,5 +1,5 @@
 /** A real redis-server (or valkey-server) for a test. It has its own port and folder, and is killed with the test. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -21,6 +21,13 @@ export const STORE_PROGRAM = [process.env['NORIA_TEST_STORE'], 'redis-server', '
 
 /** Whether no store is installed: the condition for `test.skipIf`. */
 export const NO_STORE = STORE_PROGRAM === undefined;
+
+/** Whether the store was built with TLS. If so, it answers this value with the list of the right ones. */
+export function storeHasTls(): boolean {
+  if (STORE_PROGRAM === undefined) return false;
+  const args = ['--port', '0', '--tls-auth-clients', '?'];
+  return spawnSync(STORE_PROGRAM, args, { encoding: 'utf8' }).stderr.includes('one of the following');
+}
 
 export interface StoreServerOptions {
   /** Further arguments, such as `--appendonly yes`. */

@@ -120,14 +120,18 @@ const OTHER_ADVICE =
   'check host and port in the URL, that the store runs, and that this machine can reach it';
 const TRY_TLS = 'if the store requires TLS, begin the URL with rediss://';
 const TRY_PLAIN = 'if the store has no TLS on this port, begin the URL with redis://';
-const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong version number|packet length/i;
+/** With TLS 1.3, the store asks after the handshake. If noria has written by then, it gets a reset and not the alert. */
+const TRY_CERTIFICATE = 'if the store asks for a client certificate, set fleet.tls.cert and fleet.tls.key';
+const TLS_MISMATCH =
+  /no connection within|closed|EPROTO|EPIPE|ECONNRESET|wrong version number|packet length/i;
 
 function connectionProblem(error: unknown, { server }: StoreAddress): string {
   if (!(error instanceof NoriaError)) throw error;
   const message = error.message.replace(/\.$/, '');
   const [, advice = OTHER_ADVICE] = CONNECTION_ADVICE.find(([text]) => text.test(message)) ?? [];
   if (!TLS_MISMATCH.test(message)) return `${message}; ${advice}`;
-  return `${message}; ${advice}; ${server.tls === undefined ? TRY_TLS : TRY_PLAIN}`;
+  if (server.tls === undefined) return `${message}; ${advice}; ${TRY_TLS}`;
+  return [message, advice, TRY_PLAIN, ...(server.tls.cert === undefined ? [TRY_CERTIFICATE] : [])].join('; ');
 }
 
 async function inspect(

@@ -9,7 +9,7 @@ import type { StoreAddress, StoreTls } from '../../../src/fleet/redis/connection
 import { openPrimary, StoreConnection } from '../../../src/fleet/redis/connection.ts';
 import { inspectStore } from '../../../src/fleet/redis/inspect-store.ts';
 import { freePort } from '../../support/free-port.ts';
-import { NO_STORE, openStore, type TestStore } from '../../support/store-server.ts';
+import { NO_STORE, openStore, storeHasTls, type TestStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';
 import { openStoreStage } from './store-stage.ts';
 
@@ -63,7 +63,8 @@ describe.skipIf(NO_STORE)('with a store', () => {
     await closed;
   });
 
-  test('store connection: TLS needs a trusted certificate', async () => {
+  test('store connection: TLS needs a trusted certificate', async ({ skip }) => {
+    skip(!storeHasTls(), 'redis-server has no TLS');
     const address = await openTlsStore('no');
     const ca = readFileSync(CERT, 'utf8');
     expect(await ping(address({ ca }))).toBe('PONG');
@@ -73,7 +74,8 @@ describe.skipIf(NO_STORE)('with a store', () => {
     });
   });
 
-  test('store connection: noria identifies itself with its own certificate', async () => {
+  test('store connection: noria identifies itself with its own certificate', async ({ skip }) => {
+    skip(!storeHasTls(), 'redis-server has no TLS');
     const address = await openTlsStore('yes');
     const [ca, cert, key] = [
       readFileSync(CERT, 'utf8'),
@@ -85,7 +87,8 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const { errors } = await inspectStore(address({ ca }), 'crawl', systemClock);
     expect(errors).toEqual([
       expect.stringMatching(
-        /; the store asks for a client certificate: set fleet\.tls\.cert and fleet\.tls\.key/,
+        // the alert may be lost in a reset of the connection: the advice is then a condition
+        /; (?:the store asks for a client certificate:|if the store asks for a client certificate,) set fleet\.tls\.cert and fleet\.tls\.key/,
       ),
     ]);
   });
