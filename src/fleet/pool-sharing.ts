@@ -13,11 +13,10 @@ import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 import { WORKED_MS } from '../pool/health.ts';
 import { type Departure, type Member, type PoolSource, replacesEnd } from '../pool/member.ts';
-import { memberKey } from '../pool/members.ts';
+import { type MemberObserver, memberKey } from '../pool/members.ts';
 import { type ProcessPart, partOf } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { PoolObserver } from '../pool/pool-observer.ts';
-import type { Session } from '../pool/session.ts';
+import type { Session, SessionObserver } from '../pool/sessions.ts';
 import type { SiteBan } from '../pool/sites.ts';
 import type {
   Beat,
@@ -71,7 +70,7 @@ export interface MemberChanges {
  */
 const MOVED_ALREADY = ['rotated', 'failed-over'];
 
-export class PoolSharing implements PoolObserver {
+export class PoolSharing implements MemberObserver, SessionObserver {
   readonly #parts: Pool['parts'];
   readonly #options: SharingOptions;
   /** Uses since the last beat, and the client that last got an answer. */

@@ -8,8 +8,7 @@ import { SECOND_MS } from '../core/duration.ts';
 import type { LeaseRequest } from './lease.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
-import type { Session } from './session.ts';
-import type { Sessions } from './sessions.ts';
+import type { Session, Sessions } from './sessions.ts';
 
 /** A client as its credentials name it: `client` as in `RoutingOptions`, and the session or the tag of one request. */
 export interface ClientName {

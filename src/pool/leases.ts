@@ -5,8 +5,7 @@ import type { ClientName, Clients } from './clients.ts';
 import type { Lease, LeaseReport, LeaseRequest, ProbeLease } from './lease.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
-import type { Session } from './session.ts';
-import type { Sessions } from './sessions.ts';
+import type { Session, Sessions } from './sessions.ts';
 import type { Pair, Site } from './sites.ts';
 
 interface OpenLease {

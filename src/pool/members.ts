@@ -16,8 +16,7 @@ import { type HealthSnapshot, type SuspectFailure, WORKED_MS } from './health.ts
 import { Locations } from './locations.ts';
 import { type Departure, Member, PoolSource, type Quarantine, replacesEnd } from './member.ts';
 import type { PoolSettings, ProcessPart } from './options.ts';
-import type { PoolObserver } from './pool-observer.ts';
-import { Sites } from './sites.ts';
+import { type SiteBan, Sites } from './sites.ts';
 import type { PoolSnapshot } from './stored-state.ts';
 import { TimeSlots } from './time-slots.ts';
 
@@ -46,6 +45,25 @@ interface FaultOfLease {
   readonly leasedAt: number;
 }
 
+/** What other replicas have to know of members. */
+export interface MemberObserver {
+  memberJoined(member: Member): void;
+  memberQuarantined(member: Member): void;
+  memberReady(member: Member): void;
+  memberSuspected(member: Member): void;
+  /** The member left the pool, or it drains and gets no new leases. */
+  memberLeft(member: Member, departure: Departure): void;
+  siteBanned(ban: SiteBan): void;
+  /**
+   * Leases, uses, latency or an assumed end of life changed. Called for every request, so it must be cheap.
+   * @param uses - client leases for which the member has just accepted an attempt.
+   */
+  memberUsed(member: Member, uses: number): void;
+  memberAnswered(member: Member, client: string): void;
+  sourceRestricted(source: PoolSource): void;
+  evictionsFrozen(on: boolean): void;
+}
+
 export class Members {
   readonly sources = new Map<string, PoolSource>();
   readonly locations = new Locations();
@@ -57,7 +75,7 @@ export class Members {
     { readonly exit: string; readonly source: string; readonly at: number }
   >(MAX_DEPARTED);
   settings: PoolSettings;
-  readonly observers: readonly PoolObserver[];
+  readonly observers: readonly MemberObserver[];
   /** Decides when this process may use a member. Undefined unless several processes share a limit on uses. */
   slots: TimeSlots | undefined;
 
@@ -75,7 +93,7 @@ export class Members {
       random,
       bus,
       observers,
-    }: { clock: Clock; random: Random; bus: EventBus; observers: readonly PoolObserver[] },
+    }: { clock: Clock; random: Random; bus: EventBus; observers: readonly MemberObserver[] },
     settings: PoolSettings,
     onChange: () => void,
   ) {

@@ -12,8 +12,7 @@ import type { Candidate, Member } from './member.ts';
 import type { Members } from './members.ts';
 import { partOfProcess } from './options.ts';
 import { FITS, type Fit, SECOND_CHOICE, UNFIT } from './rotations.ts';
-import type { Session } from './session.ts';
-import type { Sessions } from './sessions.ts';
+import type { Session, Sessions } from './sessions.ts';
 import { freeAt, pairAt, type Site } from './sites.ts';
 
 export interface SessionRotation {

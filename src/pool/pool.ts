@@ -34,12 +34,10 @@ import type {
 } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
 import type { Member, PoolSource } from './member.ts';
-import { Members, memberKey } from './members.ts';
+import { type MemberObserver, Members, memberKey } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { type AssignmentRequest, MemberPick, type SessionRotation } from './pick.ts';
-import type { PoolObserver } from './pool-observer.ts';
-import type { Session } from './session.ts';
-import { type SessionJournal, Sessions } from './sessions.ts';
+import { type Session, type SessionObserver, Sessions } from './sessions.ts';
 import { freeAt, type Site, type Sites } from './sites.ts';
 import { restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import type { PoolSnapshot, StoredSession } from './stored-state.ts';
@@ -80,7 +78,7 @@ export class Pool implements LeaseProvider {
     readonly members: Members;
     readonly sessions: Sessions;
     readonly pool: Pool;
-    readonly observers: PoolObserver[];
+    readonly observers: (MemberObserver & SessionObserver)[];
   };
   #closed = false;
 
@@ -90,7 +88,7 @@ export class Pool implements LeaseProvider {
     this.#bus = bus;
     this.#forecasts = forecasts;
     this.#maxWaiting = waiting;
-    const observers: PoolObserver[] = [];
+    const observers: (MemberObserver & SessionObserver)[] = [];
     this.#members = new Members({ clock, random, bus, observers }, settings, () =>
       this.serveWaiting(clock.monotonic()),
     );
@@ -481,7 +479,7 @@ export class Pool implements LeaseProvider {
     this.serveWaiting(now);
   }
 
-  sessionJournal(onChange: () => void): SessionJournal {
+  sessionJournal(onChange: () => void) {
     return this.#sessions.journal(onChange);
   }
 

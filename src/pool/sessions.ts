@@ -5,14 +5,74 @@
 import { type Clock, EarliestTimer } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
-import { Heap } from '../core/heap.ts';
+import { Heap, type HeapNode } from '../core/heap.ts';
+import { clientNetwork } from '../core/networks.ts';
+import { ANY_MEMBER, type MemberFilter } from './filter.ts';
 import type { RoutingOptions, SessionOwner } from './lease.ts';
 import type { RotationOptions } from './options.ts';
-import type { PoolObserver } from './pool-observer.ts';
-import { REFRESH_SHARE, Session, SessionClients } from './session.ts';
 import type { SessionRecord, StoredSession } from './stored-state.ts';
 
 const NO_OWNER: SessionOwner = { user: '', address: '' };
+/** A use changes the journal's record of a session only after this share of its TTL: a busy session causes four writes per TTL. */
+const REFRESH_SHARE = 1 / 4;
+
+/** What other replicas have to know of sessions. */
+export interface SessionObserver {
+  sessionBound(session: Session, reason: string): void;
+  sessionMoved(session: Session, reason: string, from: string | undefined): void;
+  /** Leases changed, or the session is still in use. Called for every request, so it must be cheap. @param uses - new leases. */
+  sessionUsed(session: Session, uses: number): void;
+  sessionEnded(session: Session, reason: string): void;
+}
+
+/** `key` is the monotonic moment at which the timer checks the session next. */
+export class Session implements HeapNode {
+  readonly name: string;
+  readonly owner: SessionOwner;
+  ttlMs: number;
+  member: string | undefined;
+  /** The member through which a hedge last won. If the session's own member fails, the session moves to it. */
+  fallback: string | undefined;
+  /** Whether a pick gave the session its member, and the member has accepted no attempt since: so no target has seen its exit. */
+  memberIsNew = false;
+  /** Whether the session's member failed an attempt and has accepted no attempt since. */
+  memberFailed = false;
+  filter: MemberFilter = ANY_MEMBER;
+  usedAt: number;
+  /** When the session got its member or, if later, when this member last accepted an attempt. */
+  confirmedAt = Number.NEGATIVE_INFINITY;
+  uses = 0;
+  /** Both follow the options of the session's last request, so they need no place in the journal. */
+  isFixed = false;
+  isExclusive = false;
+  reserved: readonly string[] = [];
+  /** With those of other replicas if `SharingOptions.countsLeases` is set. A session with open leases is not idle. */
+  openLeases = 0;
+  recordedAt = Number.NEGATIVE_INFINITY;
+  readonly use: SessionUse = { session: this, key: 0, heapIndex: -1 };
+  key: number;
+  heapIndex = -1;
+
+  constructor(name: string, owner: SessionOwner, { ttlMs, usedAt }: { ttlMs: number; usedAt: number }) {
+    this.name = name;
+    this.owner = owner;
+    this.ttlMs = ttlMs;
+    this.usedAt = usedAt;
+    this.key = this.nextCheckAt(usedAt);
+  }
+
+  get endsAt(): number {
+    return this.usedAt + this.ttlMs;
+  }
+
+  /** At its end, or earlier to renew its journal record. */
+  nextCheckAt(now: number): number {
+    return Math.min(
+      this.openLeases > 0 ? Number.POSITIVE_INFINITY : this.endsAt,
+      now + this.ttlMs * REFRESH_SHARE,
+    );
+  }
+}
 
 export class Sessions {
   readonly #clock: Clock;
@@ -26,12 +86,15 @@ export class Sessions {
   readonly #byEnd = new Heap<Session>();
   readonly #clients = new SessionClients();
   readonly #timer: EarliestTimer;
-  #journal: SessionJournal | undefined;
-  readonly observers: readonly PoolObserver[];
+  /** Names of the sessions whose record changed since the journal took it. */
+  readonly #changed = new Set<string>();
+  /** Undefined without a journal: nobody would take the changes. */
+  #onChange: (() => void) | undefined;
+  readonly observers: readonly SessionObserver[];
   settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
   constructor(
-    { clock, bus, observers }: { clock: Clock; bus: EventBus; observers: readonly PoolObserver[] },
+    { clock, bus, observers }: { clock: Clock; bus: EventBus; observers: readonly SessionObserver[] },
     maxCount: number,
     settings: Sessions['settings'],
   ) {
@@ -55,9 +118,26 @@ export class Sessions {
     return this.#byName.get(name);
   }
 
-  journal(onChange: () => void): SessionJournal {
-    this.#journal = new SessionJournal(this.#clock, this.#byName, onChange);
-    return this.#journal;
+  /** The sessions as records that survive a restart. */
+  journal(onChange: () => void) {
+    this.#onChange = onChange;
+    const [sessions, changed] = [this.#byName, this.#changed];
+    const entryOf = (name: string) => {
+      const session = sessions.get(name);
+      return [name, session && this.#record(session)] as const;
+    };
+    return {
+      get size() {
+        return sessions.size;
+      },
+      all: () => sessions.keys().map(entryOf),
+      takeChanges(maxCount: number) {
+        const names = changed.values().take(maxCount).toArray();
+        for (const name of names) changed.delete(name);
+        return names.map(entryOf);
+      },
+      dropChanges: () => changed.clear(),
+    };
   }
 
   restore(stored: Iterable<readonly [name: string, StoredSession]>, now: number): void {
@@ -93,7 +173,7 @@ export class Sessions {
     } else {
       session.usedAt = now;
       session.ttlMs = ttlMs;
-      this.#journal?.sessionUsed(session, now);
+      this.#noteUse(session, now);
       if (session.endsAt < session.key) this.#byEnd.update(session, session.endsAt);
       this.#timer.armBy(session.key);
     }
@@ -145,7 +225,7 @@ export class Sessions {
     this.#count(session.member, 1);
     this.#byEnd.add(session);
     this.#timer.armBy(session.key);
-    this.#journal?.sessionChanged(session);
+    this.#noteChange(session);
     return session;
   }
 
@@ -177,7 +257,7 @@ export class Sessions {
   ): void {
     session.ttlMs = ttlMs;
     session.usedAt = Math.max(session.usedAt, usedAt);
-    this.#journal?.sessionUsed(session, now);
+    this.#noteUse(session, now);
   }
 
   unbind(session: Session): void {
@@ -206,7 +286,7 @@ export class Sessions {
         continue;
       }
       if (first.openLeases > 0) {
-        this.#journal?.sessionUsed(first, now);
+        this.#noteUse(first, now);
         for (const observer of this.observers) observer.sessionUsed(first, 0);
       }
       this.#byEnd.update(first, first.nextCheckAt(now));
@@ -218,7 +298,7 @@ export class Sessions {
     this.#count(session.member, -1);
     this.#count(member, 1);
     session.member = member;
-    this.#journal?.sessionChanged(session);
+    this.#noteChange(session);
   }
 
   reserve(session: Session, { id, exit }: { readonly id: string; readonly exit: string }): void {
@@ -245,60 +325,19 @@ export class Sessions {
     this.#count(session.member, -1);
     this.#byEnd.remove(session);
     this.#clients.remove(session);
-    this.#journal?.sessionChanged(session);
+    this.#noteChange(session);
     for (const observer of this.observers) observer.sessionEnded(session, reason);
     this.#bus.emit('session.ended', { session: session.name, reason });
   }
-}
 
-type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
-
-/**
- * The sessions as records that survive a restart, and which of them changed since `takeChanges`. A use changes the record only if it is
- * older than a quarter of the TTL, so a busy session causes four writes per TTL.
- */
-export class SessionJournal {
-  readonly #clock: Clock;
-  readonly #sessions: ReadonlyMap<string, Session>;
-  readonly #onChange: () => void;
-  readonly #changed = new Set<string>();
-
-  constructor(clock: Clock, sessions: ReadonlyMap<string, Session>, onChange: () => void) {
-    this.#clock = clock;
-    this.#sessions = sessions;
-    this.#onChange = onChange;
-  }
-
-  get size(): number {
-    return this.#sessions.size;
-  }
-
-  *all(): Generator<SessionEntry> {
-    for (const session of this.#sessions.values()) yield [session.name, this.#record(session)];
-  }
-
-  takeChanges(maxCount: number): SessionEntry[] {
-    const taken: SessionEntry[] = [];
-    for (const name of this.#changed) {
-      if (taken.length === maxCount) break;
-      this.#changed.delete(name);
-      const session = this.#sessions.get(name);
-      taken.push([name, session && this.#record(session)]);
-    }
-    return taken;
-  }
-
-  dropChanges(): void {
-    this.#changed.clear();
-  }
-
-  sessionChanged({ name }: Session): void {
+  #noteChange({ name }: Session): void {
+    if (this.#onChange === undefined) return;
     this.#changed.add(name);
     this.#onChange();
   }
 
-  sessionUsed(session: Session, now: number): void {
-    if (now - session.recordedAt >= session.ttlMs * REFRESH_SHARE) this.sessionChanged(session);
+  #noteUse(session: Session, now: number): void {
+    if (now - session.recordedAt >= session.ttlMs * REFRESH_SHARE) this.#noteChange(session);
   }
 
   #record(session: Session): SessionRecord {
@@ -307,4 +346,80 @@ export class SessionJournal {
     session.recordedAt = now;
     return { ...owner, member, ttlMs, idleMs: openLeases > 0 ? 0 : Math.max(0, now - usedAt), uses };
   }
+}
+
+/** `key` may be older than the last use: `SessionClients` corrects it before it chooses a session to end. */
+interface SessionUse extends HeapNode {
+  readonly session: Session;
+}
+
+/** `key` is the negated number of its sessions, so that the client with the most sessions comes first. */
+interface SessionClient extends HeapNode {
+  readonly byNetwork: Map<string, Heap<SessionUse>>;
+}
+
+/**
+ * Decides which session ends at a limit. A client is a user or, without users, the network of its address. The sessions of a user are
+ * grouped by network, so that one of their machines cannot displace the sessions of another. Uses of sessions change no group.
+ */
+class SessionClients {
+  readonly #byKey = new Map<string, SessionClient>();
+  readonly #bySize = new Heap<SessionClient>();
+
+  add({ owner, use, usedAt }: Session): void {
+    const key = clientKey(owner);
+    const network = clientNetwork(owner.address);
+    const client = this.#byKey.get(key) ?? { byNetwork: new Map(), key: 0, heapIndex: -1 };
+    const uses = client.byNetwork.get(network) ?? new Heap();
+    this.#byKey.set(key, client);
+    client.byNetwork.set(network, uses);
+    uses.update(use, usedAt);
+    this.#bySize.update(client, client.key - 1);
+  }
+
+  remove({ owner, use }: Session): void {
+    const key = clientKey(owner);
+    const network = clientNetwork(owner.address);
+    const client = this.#byKey.get(key);
+    const uses = client?.byNetwork.get(network);
+    if (client === undefined || uses === undefined) return;
+    uses.remove(use);
+    if (uses.size === 0) client.byNetwork.delete(network);
+    this.#bySize.update(client, client.key + 1);
+    if (client.key < 0) return;
+    this.#bySize.remove(client);
+    this.#byKey.delete(key);
+  }
+
+  countOf(owner: SessionOwner): number {
+    return -(this.#byKey.get(clientKey(owner))?.key ?? 0);
+  }
+
+  leastUsedOf(owner: SessionOwner, now: number): Session | undefined {
+    return leastUsed(this.#byKey.get(clientKey(owner)), now);
+  }
+
+  /** At the limit of all clients together. */
+  leastUsedOfLargest(now: number): Session | undefined {
+    return leastUsed(this.#bySize.first, now);
+  }
+}
+
+function clientKey({ user, address }: SessionOwner): string {
+  return user === '' ? `address ${clientNetwork(address)}` : `user ${user}`;
+}
+
+/** Looks only at the network with the most sessions. If no session is idle, any of them. */
+function leastUsed(client: SessionClient | undefined, now: number): Session | undefined {
+  let largest: Heap<SessionUse> | undefined;
+  for (const uses of client?.byNetwork.values() ?? []) {
+    if (largest === undefined || uses.size > largest.size) largest = uses;
+  }
+  for (let first = largest?.first; first !== undefined; first = largest?.first) {
+    const { openLeases, usedAt } = first.session;
+    const usedLastAt = openLeases > 0 ? now : usedAt;
+    if (first.key >= usedLastAt) return first.session;
+    largest?.update(first, usedLastAt);
+  }
+  return undefined;
 }

@@ -1,6 +1,6 @@
 /** Frozen copies of the pool's state, with the names of the admin API. Durations are in seconds. */
 import type { Member, MemberPhaseName, PoolSource } from './member.ts';
-import type { Session } from './session.ts';
+import type { Session } from './sessions.ts';
 
 export type MemberView = NonNullable<ReturnType<typeof memberView>>;
 
