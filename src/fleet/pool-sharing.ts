@@ -11,8 +11,7 @@ import { isSame } from '../core/secret.ts';
 import { QUIET_MS } from '../pool/candidates.ts';
 import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';
-import { WORKED_MS } from '../pool/health.ts';
-import { type Departure, type Member, type PoolSource, replacesEnd } from '../pool/member.ts';
+import { type Departure, type Member, type PoolSource, replacesEnd, WORKED_MS } from '../pool/member.ts';
 import { type MemberObserver, memberKey } from '../pool/members.ts';
 import { type ProcessPart, partOf } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
@@ -277,7 +276,7 @@ export class PoolSharing implements MemberObserver, SessionObserver {
   setPart(part: ProcessPart): void {
     const { clock, members, pool } = this.#parts;
     const now = clock.monotonic();
-    members.setPart(part);
+    members.index.part = part;
     for (const member of members.all()) members.index.update(member, now);
     pool.serveWaiting(now);
   }

@@ -12,13 +12,20 @@ import type { FaultCode } from '../core/faults.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
 import { CandidateIndex } from './candidates.ts';
 import type { AddedMembers, DrawnMember } from './drawn-member.ts';
-import { type HealthSnapshot, type SuspectFailure, WORKED_MS } from './health.ts';
 import { Locations } from './locations.ts';
-import { type Departure, Member, PoolSource, type Quarantine, replacesEnd } from './member.ts';
-import type { PoolSettings, ProcessPart } from './options.ts';
+import {
+  type Departure,
+  type HealthSnapshot,
+  Member,
+  PoolSource,
+  type Quarantine,
+  replacesEnd,
+  type SuspectFailure,
+  WORKED_MS,
+} from './member.ts';
+import type { PoolSettings } from './options.ts';
 import { type SiteBan, Sites } from './sites.ts';
 import type { PoolSnapshot } from './stored-state.ts';
-import { TimeSlots } from './time-slots.ts';
 
 /** A success renews an assumed end of life only if it adds at least this share of the lifetime: a busy member needs few renewals. */
 const MIN_RENEWAL_SHARE = 1 / 64;
@@ -76,8 +83,6 @@ export class Members {
   >(MAX_DEPARTED);
   settings: PoolSettings;
   readonly observers: readonly MemberObserver[];
-  /** Decides when this process may use a member. Undefined unless several processes share a limit on uses. */
-  slots: TimeSlots | undefined;
 
   readonly #bus: EventBus;
   readonly #random: Random;
@@ -132,7 +137,6 @@ export class Members {
       if (known === undefined) this.sources.set(options.name, new PoolSource(options));
       else known.options = options;
     }
-    this.setPart(this.index.part);
     this.index.rebuild();
     for (const member of this.byKey.values()) {
       this.index.setEnd(member, member.endsAt);
@@ -204,14 +208,6 @@ export class Members {
     for (const observer of this.observers) observer.memberLeft(member, departure);
     if (member.phase.name === 'left') this.#delete(member, departure);
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
-  }
-
-  /** The caller must then call `index.update` for each member. */
-  setPart(part: ProcessPart): void {
-    const { maxUsesPerMember } = this.settings.rotation;
-    const { count, sharesClock } = part;
-    this.index.part = part;
-    this.slots = count > 1 && sharesClock ? new TimeSlots(part, maxUsesPerMember > 0) : undefined;
   }
 
   restrict(

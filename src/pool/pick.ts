@@ -10,7 +10,7 @@ import { PASSING_REASONS, whyUnusable } from './filter.ts';
 import type { LeaseRequest, RoutingOptions } from './lease.ts';
 import type { Candidate, Member } from './member.ts';
 import type { Members } from './members.ts';
-import { partOfProcess } from './options.ts';
+import { type ProcessPart, partOfProcess } from './options.ts';
 import { FITS, type Fit, SECOND_CHOICE, UNFIT } from './rotations.ts';
 import type { Session, Sessions } from './sessions.ts';
 import { freeAt, pairAt, type Site } from './sites.ts';
@@ -165,9 +165,9 @@ export class MemberPick implements CandidateCheck {
   }
 
   #fitAt(site: Site, member: Member): Fit {
-    const { slots, sites } = this.#members;
-    if (slots !== undefined) {
-      const slotAt = slots.startAt(member, site.name, this.#spacingMs, this.now);
+    const { sites, index } = this.#members;
+    if (index.part.count > 1) {
+      const slotAt = this.#slotAt(member, site.name);
       if (slotAt > this.now) return this.#unfitUntil(slotAt);
     }
     if (site.usersBans !== undefined) {
@@ -186,6 +186,15 @@ export class MemberPick implements CandidateCheck {
       if (this.#spreads && pair.round === site.round) return SECOND_CHOICE;
     }
     return sites.waiting.size > 0 && this.#isWantedElsewhere(member) ? SECOND_CHOICE : FITS;
+  }
+
+  /** When this process may use the member at the site, if several processes keep a limit on uses together. */
+  #slotAt({ id, exit }: Member, site: string): number {
+    const { index, settings } = this.#members;
+    const isPerMember = settings.rotation.maxUsesPerMember > 0; // this limit counts the uses of sessions, too
+    const waitMs = Math.max(this.#spacingMs, isPerMember ? USES_KNOWN_MS : 0);
+    if (waitMs === 0 || !index.part.sharesClock) return this.now;
+    return timeSlotAt(index.part, isPerMember ? id : `${exit} ${site}`, waitMs, this.now);
   }
 
   /** Exits that are worth less to the sites for which clients wait are used first. */
@@ -288,9 +297,9 @@ export class MemberPick implements CandidateCheck {
 
   /** Sessions wait for the slots of their member only if `maxUsesPerMember` is set: the spacing of a site does not apply to them. */
   #isOwnSlot(member: Member): boolean {
-    const { slots } = this.#members;
-    if (slots?.arePerMember !== true) return true;
-    const slotAt = slots.startAt(member, '', this.#spacingMs, this.now);
+    if (this.#members.index.part.count === 1 || this.#members.settings.rotation.maxUsesPerMember === 0)
+      return true;
+    const slotAt = this.#slotAt(member, '');
     return slotAt <= this.now || this.#unfitUntil(slotAt) !== UNFIT;
   }
 
@@ -347,4 +356,38 @@ function whyEnded(reason: string | undefined): string {
   if (reason === 'routing-options')
     return 'The member of this fixed session does not fit the routing options.';
   return 'The member of this fixed session has ended.';
+}
+
+const USES_KNOWN_MS = 750;
+/** Longer slots waste less time on waits, shorter ones share members more evenly. */
+const WAITS_PER_SLOT = 4;
+/** Among so many, one is almost certainly its own. */
+const MAX_SLOTS = 64;
+
+/**
+ * Which of several processes with one pool may use a member or an exit now. Each time slot of it belongs to one process, which a hash
+ * selects, so the processes agree without messages. At the start of its slot, a process waits until it knows all uses by the previous one
+ * (`maxUsesPerMember`), or until the spacing of the site has passed.
+ */
+export function timeSlotAt(
+  { count, index, changedAt }: ProcessPart,
+  key: string,
+  waitMs: number,
+  now: number,
+): number {
+  const isOwn = (slot: number) => hash(`${key} ${slot}`) % count === index;
+  const lengthMs = waitMs * WAITS_PER_SLOT;
+  const current = Math.floor(now / lengthMs);
+  for (let slot = current; slot < current + MAX_SLOTS; slot += 1) {
+    if (isOwn(slot)) return Math.max(slot * lengthMs + (isOwn(slot - 1) ? 0 : waitMs), changedAt + waitMs);
+  }
+  return now + MAX_SLOTS * lengthMs;
+}
+
+/** FNV-1a with a final mix: gives the same result in every process. */
+function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (let at = 0; at < text.length; at += 1) value = Math.imul(value ^ text.charCodeAt(at), 0x01000193);
+  value = Math.imul(value ^ (value >>> 15), 0x2c1b3c6d);
+  return (value ^ (value >>> 13)) >>> 0;
 }

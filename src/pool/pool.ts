@@ -39,9 +39,16 @@ import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.t
 import { type AssignmentRequest, MemberPick, type SessionRotation } from './pick.ts';
 import { type Session, type SessionObserver, Sessions } from './sessions.ts';
 import { freeAt, type Site, type Sites } from './sites.ts';
-import { restoreSnapshot, takeSnapshot } from './snapshot.ts';
+import {
+  assignedMember,
+  memberView,
+  restoreSnapshot,
+  type SourceCounts,
+  sessionView,
+  sourceCounts,
+  takeSnapshot,
+} from './snapshot.ts';
 import type { PoolSnapshot, StoredSession } from './stored-state.ts';
-import { assignedMember, memberView, type SourceCounts, sessionView, sourceCounts } from './views.ts';
 import { type WaitingClient, WaitingQueue } from './waiting-queue.ts';
 
 const SHUTTING_DOWN = refused('shutting-down', 'noria is shutting down.');

@@ -6,7 +6,7 @@ import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
 import type { DrawnMember } from '../pool/drawn-member.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { SourceCounts } from '../pool/views.ts';
+import type { SourceCounts } from '../pool/snapshot.ts';
 import type { CountlessCall } from '../service/request.ts';
 import type { SupplyConnection, UrlConnection } from '../service/supply.ts';
 import type { Pace } from './pace.ts';

@@ -7,7 +7,7 @@ import { Replica, type ReplicaOptions } from '../../src/fleet/replica.ts';
 import type { SourceCommand, SourceReport } from '../../src/fleet/schemas.ts';
 import type { SharedPool } from '../../src/fleet/shared-pool.ts';
 import { isLease, type Lease, type RoutingOptions } from '../../src/pool/lease.ts';
-import type { MemberView } from '../../src/pool/views.ts';
+import type { MemberView } from '../../src/pool/snapshot.ts';
 import { openKit, type PoolKit, request } from '../pool/pool-kit.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 

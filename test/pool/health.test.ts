@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Health, type HealthVerdict, SourceEvidence } from '../../src/pool/health.ts';
+import { Health, type HealthVerdict, SourceEvidence } from '../../src/pool/member.ts';
 
 const HALF_LIFE_MS = 100_000;
 

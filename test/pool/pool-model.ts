@@ -13,7 +13,7 @@ import {
   type RoutingOptions,
 } from '../../src/pool/lease.ts';
 import type { HealthOptions, RotationOptions } from '../../src/pool/options.ts';
-import type { MemberView } from '../../src/pool/views.ts';
+import type { MemberView } from '../../src/pool/snapshot.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
 import { drawn, openKit, type PoolKit } from './pool-kit.ts';
 

@@ -1,17 +1,14 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Member } from '../../src/pool/member.ts';
-import { TimeSlots } from '../../src/pool/time-slots.ts';
+import { timeSlotAt } from '../../src/pool/pick.ts';
 
-const MEMBER = { id: 'm1', exit: '203.0.113.7' } as Member; // time slots use only these
-const SPACING = { arePerMember: false, spacingMs: 1_000 };
-const USES = { arePerMember: true, spacingMs: 0 };
+const EXIT = '203.0.113.7';
 
 /** Returns the time slots of `count` processes. */
-function processes(count: number, limits: typeof USES) {
+function processes(count: number, waitMs = 1_000) {
   return Array.from({ length: count }, (_, index) => {
-    const slots = new TimeSlots({ count, index, sharesClock: true, changedAt: -1e9 }, limits.arePerMember);
-    const startAt = (at: number, host: string) => slots.startAt(MEMBER, host, limits.spacingMs, at);
+    const part = { count, index, sharesClock: true, changedAt: -1e9 };
+    const startAt = (at: number, host: string) => timeSlotAt(part, `${EXIT} ${host}`, waitMs, at);
     return {
       mayUse: (at: number, host = 'one.example') => startAt(at, host) <= at,
       startAt,
@@ -20,12 +17,12 @@ function processes(count: number, limits: typeof USES) {
 }
 
 test.each([
-  ['a host', SPACING, 1_000],
-  ['its uses', USES, 750],
+  ['a host', 1_000],
+  ['its uses', 750],
 ] as const)(
   'time slots: two processes never use a member for %s at once, or shortly after each other',
-  (_, limits, waitMs) => {
-    const all = processes(3, limits);
+  (_, waitMs) => {
+    const all = processes(3, waitMs);
     let last = { by: -1, at: Number.NEGATIVE_INFINITY };
     let changes = 0;
     for (let at = 0; at < 400_000; at += 50) {
@@ -44,7 +41,7 @@ test.each([
 );
 
 test('time slots: a member is usable most of the time, by each process about equally', () => {
-  const all = processes(2, SPACING);
+  const all = processes(2);
   const shares = all.map(({ mayUse }) => {
     let usable = 0;
     for (let at = 0; at < 1_000_000; at += 100) if (mayUse(at)) usable += 1;
@@ -54,7 +51,7 @@ test('time slots: a member is usable most of the time, by each process about equ
 });
 
 test('time slots: a process may use the member from its start moment on, and not before', () => {
-  const all = processes(4, SPACING);
+  const all = processes(4);
   fc.assert(
     fc.property(fc.nat({ max: 1e7 }), fc.nat({ max: 3 }), fc.domain(), (at, by, host) => {
       const process = all[by];
@@ -66,6 +63,6 @@ test('time slots: a process may use the member from its start moment on, and not
 });
 
 test('time slots: after a change of the number of processes, all processes wait first', () => {
-  const slots = new TimeSlots({ count: 2, index: 0, sharesClock: true, changedAt: 50_000 }, false);
-  expect(slots.startAt(MEMBER, 'one.example', 1_000, 50_000)).toBeGreaterThanOrEqual(51_000);
+  const part = { count: 2, index: 0, sharesClock: true, changedAt: 50_000 };
+  expect(timeSlotAt(part, `${EXIT} one.example`, 1_000, 50_000)).toBeGreaterThanOrEqual(51_000);
 });
