@@ -21,7 +21,7 @@ import { fieldValues, type HeaderField } from './http/header-fields.ts';
 import { badRequest } from './refusal.ts';
 import type { Relay } from './relay.ts';
 import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
-import { limited, type UserLimits } from './user-limits.ts';
+import { type Counter, limited, type UserLimits } from './user-limits.ts';
 
 export interface ConnectionOptions extends RoutingSettings {
   /** Of the users, over all listeners of this process. */
@@ -86,8 +86,8 @@ export class ClientConnection implements Listed {
   #relay: Relay | undefined;
   #onTunnelClosing: (() => void) | undefined;
   #answered = false;
-  /** The user whose limits count the current request. */
-  #admitted: string | undefined;
+  /** Counts the current request for the limits of its user. */
+  #counter: Counter | undefined;
   draining = false;
 
   constructor(
@@ -207,16 +207,16 @@ export class ClientConnection implements Listed {
     if (source !== undefined && (routing.source ?? source) !== source)
       return limited(`the user may only use source ${source}`, NEVER_RETRY_MS);
     this.#release();
-    const refused = limits.admit(user);
-    if (refused !== undefined) return refused;
-    this.#admitted = user;
+    const admitted = limits.admit(user);
+    if (admitted instanceof NoriaError) return admitted;
+    this.#counter = admitted;
     return source === undefined ? routing : { ...routing, source };
   }
 
   #release(): void {
-    if (this.#admitted === undefined) return;
-    this.options.limits?.release(this.#admitted);
-    this.#admitted = undefined;
+    if (this.#counter === undefined) return;
+    this.#counter.open -= 1;
+    this.#counter = undefined;
   }
 
   /** @param targetHost - the target's host in canonical form; '' while the target is unknown. */

@@ -23,7 +23,8 @@ export interface UsedToday {
   readonly users: Readonly<Record<string, { readonly bytes: number; readonly members: number }>>;
 }
 
-interface Counter {
+/** What one user has open, from the reload that gives the limit until one that removes it. */
+export interface Counter {
   open: number;
   tokens: number;
   filledAt: number;
@@ -59,19 +60,18 @@ export class UserLimits {
     return this.#limits.get(user)?.source;
   }
 
-  /** Admits a request of the user, which the caller releases later, or says which limit refuses it. */
-  admit(user: string): NoriaError | undefined {
+  /**
+   * Admits a request of the user, or says which limit refuses it. The caller takes 1 from `open` of the returned counter
+   * when the request has ended; undefined if the user has no limits.
+   */
+  admit(user: string): Counter | NoriaError | undefined {
     const limits = this.#limits.get(user);
     if (limits === undefined) return undefined;
     const counter = this.#counterOf(user);
     const found = this.#dayLimit(user, limits) ?? this.#ownLimit(limits, counter);
-    if (found === undefined) counter.open += 1;
-    return found;
-  }
-
-  release(user: string): void {
-    const counter = this.#counters.get(user);
-    if (counter !== undefined && counter.open > 0) counter.open -= 1;
+    if (found !== undefined) return found;
+    counter.open += 1;
+    return counter;
   }
 
   isOverBytes(user: string): boolean {

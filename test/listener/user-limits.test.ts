@@ -1,13 +1,29 @@
 /** The limits of users, as one process counts them. */
 import { expect, test } from 'vitest';
+import { NoriaError } from '../../src/core/faults.ts';
+import { Secret } from '../../src/core/secret.ts';
 import { type Limits, UserLimits } from '../../src/listener/user-limits.ts';
 import { ManualClock } from '../support/manual-clock.ts';
+import { until } from '../support/until.ts';
+import { directDialer } from './direct-dialer.ts';
+import { listen, RawClient } from './harness.ts';
+import { rawOrigin } from './origin.ts';
 
 function limitsOf(limits: Limits) {
   const clock = new ManualClock();
   const users = new UserLimits(clock);
   users.configure([{ username: 'ann', limits }, { username: 'ben' }]);
-  return { clock, users, retryAfterMs: () => users.admit('ann')?.context['retryAfterMs'] };
+  const retryAfterMs = () => {
+    const refused = users.admit('ann');
+    return refused instanceof NoriaError ? refused.context['retryAfterMs'] : undefined;
+  };
+  return { clock, users, retryAfterMs };
+}
+
+/** The code of the refusal of one more request. */
+function refusal(users: UserLimits, user = 'ann') {
+  const admitted = users.admit(user);
+  return admitted instanceof NoriaError ? admitted.code : undefined;
 }
 
 const DAY_MS = 86_400_000;
@@ -19,25 +35,18 @@ const usedToday = (bytes: number, members: number, processes = 1) => ({
 
 test('user limits: exactly `tunnels` requests are open at once, and others have no limit', () => {
   const { users } = limitsOf({ tunnels: 2 });
-  expect([1, 2, 3].map(() => users.admit('ann')?.code)).toEqual([undefined, undefined, 'limit']);
-  expect(Array.from({ length: 50 }, () => users.admit('ben')?.code).filter(Boolean)).toEqual([]);
-  users.release('ann');
-  expect([1, 2].map(() => users.admit('ann')?.code)).toEqual([undefined, 'limit']);
-});
-
-test('user limits: a request more than released frees no place', () => {
-  const { users } = limitsOf({ tunnels: 1 });
-  users.release('ann');
-  users.admit('ann');
-  users.release('ann');
-  users.release('ann');
-  expect([1, 2].map(() => users.admit('ann')?.code)).toEqual([undefined, 'limit']);
+  const first = users.admit('ann');
+  expect([2, 3].map(() => refusal(users))).toEqual([undefined, 'limit']);
+  expect(Array.from({ length: 50 }, () => refusal(users, 'ben')).filter(Boolean)).toEqual([]);
+  if (first === undefined || first instanceof NoriaError) throw new Error('the first request was refused');
+  first.open -= 1;
+  expect([1, 2].map(() => refusal(users))).toEqual([undefined, 'limit']);
 });
 
 test('user limits: a rate admits its number a second, and says when the next one is free', () => {
   const { clock, users, retryAfterMs } = limitsOf({ rate: 4 });
   const admitted = () =>
-    Array.from({ length: 20 }, () => users.admit('ann')).filter((error) => error === undefined);
+    Array.from({ length: 20 }, () => refusal(users)).filter((code) => code === undefined);
   expect(admitted()).toHaveLength(4);
   expect(retryAfterMs()).toBeCloseTo(250);
   clock.advance(500);
@@ -49,38 +58,64 @@ test('user limits: a rate admits its number a second, and says when the next one
 test('user limits: several processes share tunnels and rate', () => {
   const tunnels = limitsOf({ tunnels: 4 });
   tunnels.users.setToday(usedToday(0, 0, 2));
-  expect([1, 2, 3].map(() => tunnels.users.admit('ann')?.code)).toEqual([undefined, undefined, 'limit']);
+  expect([1, 2, 3].map(() => refusal(tunnels.users))).toEqual([undefined, undefined, 'limit']);
   const rate = limitsOf({ rate: 4 });
   rate.users.setToday(usedToday(0, 0, 2));
-  expect([1, 2, 3].map(() => rate.users.admit('ann')?.code)).toEqual([undefined, undefined, 'limit']);
+  expect([1, 2, 3].map(() => refusal(rate.users))).toEqual([undefined, undefined, 'limit']);
 });
 
 test('user limits: the bytes and the members of a day refuse until the day ends', () => {
   const bytes = limitsOf({ bytesPerDay: 1_000 });
   bytes.users.setToday(usedToday(999, 9));
-  expect([bytes.users.admit('ann')?.code, bytes.users.isOverBytes('ann')]).toEqual([undefined, false]);
+  expect([refusal(bytes.users), bytes.users.isOverBytes('ann')]).toEqual([undefined, false]);
   bytes.users.setToday(usedToday(1_000, 9));
   bytes.clock.advance(1_000);
   expect(bytes.retryAfterMs()).toBe(DAY_MS - 1_000);
   expect([bytes.users.isOverBytes('ann'), bytes.users.isOverBytes('ben')]).toEqual([true, false]);
   const members = limitsOf({ membersPerDay: 3 });
   members.users.setToday(usedToday(10_000, 2));
-  expect(members.users.admit('ann')?.code).toBeUndefined();
+  expect(refusal(members.users)).toBeUndefined();
   members.users.setToday(usedToday(0, 3));
-  expect(members.users.admit('ann')?.code).toBe('limit');
+  expect(refusal(members.users)).toBe('limit');
 });
 
 test('user limits: a reload that removes a limit forgets what is open, and a new limit counts from zero', () => {
   const ann = { username: 'ann', limits: { tunnels: 1, source: 'city' } };
   for (const without of [[], [{ username: 'ann' }]]) {
     const { users } = limitsOf({ tunnels: 1 });
-    expect([1, 2].map(() => users.admit('ann')?.code)).toEqual([undefined, 'limit']);
+    expect([1, 2].map(() => refusal(users))).toEqual([undefined, 'limit']);
     users.configure([ann]);
-    expect(users.admit('ann')?.code, 'a reload that keeps the limit').toBe('limit');
+    expect(refusal(users), 'a reload that keeps the limit').toBe('limit');
     expect(users.sourceOf('ann')).toBe('city');
     users.configure(without);
-    expect([users.admit('ann')?.code, users.sourceOf('ann')]).toEqual([undefined, undefined]);
+    expect([refusal(users), users.sourceOf('ann')]).toEqual([undefined, undefined]);
     users.configure([ann]);
-    expect([1, 2].map(() => users.admit('ann')?.code)).toEqual([undefined, 'limit']);
+    expect([1, 2].map(() => refusal(users))).toEqual([undefined, 'limit']);
   }
+});
+
+test('user limits: a tunnel from before a limit that a reload gives again frees no place when it ends', async () => {
+  const users = [{ username: 'ann', password: new Secret('x'), limits: { tunnels: 1 } }];
+  const limits = new UserLimits(new ManualClock());
+  const origin = await rawOrigin((socket) => socket.on('end', () => socket.end()));
+  const dialer = directDialer();
+  const { port } = await listen(dialer, { limits }, { users });
+  const credentials = Buffer.from('ann:x').toString('base64');
+  const open = async () => {
+    const client = await RawClient.open(port);
+    const head = `CONNECT 127.0.0.1:${origin.port} HTTP/1.1\r\nProxy-Authorization: Basic ${credentials}\r\n\r\n`;
+    const answer = await client.send(head).until('the answer', (text) => text.includes('\r\n\r\n'));
+    return { client, status: answer.slice('HTTP/1.1 '.length, 12) };
+  };
+  limits.configure(users);
+  const before = await open();
+  limits.configure([]);
+  limits.configure(users);
+  const newer = await open();
+  before.client.socket.destroy();
+  await until('the first lease ended', () => dialer.ended.length === 1);
+  expect([before.status, newer.status, (await open()).status]).toEqual(['200', '200', '429']);
+  newer.client.socket.destroy();
+  await until('the second lease ended', () => dialer.ended.length === 2);
+  expect([(await open()).status, (await open()).status]).toEqual(['200', '429']);
 });
