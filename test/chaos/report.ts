@@ -1,6 +1,7 @@
 /** Prints the report of a run as Markdown. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { SKIPPED_FAULTS } from './faults/host.ts';
+import { LEAST_JUDGED } from './judge.ts';
 import type { RunResult } from './play.ts';
 
 export interface Report {
@@ -48,7 +49,7 @@ function sectionOf(result: RunResult): string {
   return [
     `### ${name}`,
     '',
-    `Of ${exchanges} exchanges, ${bySuccess} succeeded. Of the ${promised} exchanges that had to succeed, ${share.toFixed(2)} % did. noria called the service ${calls} times. Memory and descriptors: ${prints.join('; ')}.`,
+    `Of ${exchanges} exchanges, ${bySuccess} succeeded. Of the ${promised} exchanges that had to succeed, ${share.toFixed(2)} % did${promised < LEAST_JUDGED ? ' (too few to judge)' : ''}. noria called the service ${calls} times. Memory and descriptors: ${prints.join('; ')}.`,
     '',
     ...(failures.length === 0 ? [] : ['Failed outside `broken` faults:', '', ...failures.map(item), '']),
     violations.length === 0
