@@ -8,7 +8,7 @@
  *   npm run bench:fleet -- --state        only the large state
  */
 import { createConnection } from 'node:net';
-import { type DemoStore, openDemoStore } from '../src/commands/demo-setup.ts';
+import { type DemoStore, openDemoStore } from '../src/commands/demo.ts';
 import { formatTable } from '../src/commands/table.ts';
 import { Children, cpuMsOfPid } from './children.ts';
 import { quantile } from './rounds.ts';

@@ -2,7 +2,7 @@
  * What a fleet costs: CPU time of a tunnel, CPU time of the store, and how long replicas wait for each other. Needs a Valkey or Redis
  * server in the search path.
  */
-import { type DemoStore, openDemoStore } from '../src/commands/demo-setup.ts';
+import { type DemoStore, openDemoStore } from '../src/commands/demo.ts';
 import { type Bench, measureLoad, tunnels, warmUp, workingMembers } from './bench.ts';
 import { cpuMsOfPid } from './children.ts';
 import type { Row } from './report.ts';

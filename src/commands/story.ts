@@ -5,22 +5,14 @@
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { text } from 'node:stream/consumers';
-import type { AdminBackend } from '../admin/backend.ts';
+import { pause, systemClock } from '../core/clock.ts';
+import type { Daemon } from '../daemon/daemon.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
-
-interface StoryOptions {
-  readonly proxy: string;
-  readonly page: string;
-  readonly target: string;
-  readonly sandbox: Pick<Sandbox, 'members' | 'kill'>;
-  readonly control: Pick<AdminBackend, 'members'>;
-  readonly print: (line: string) => void;
-  readonly pause: () => Promise<void>;
-  readonly signal: AbortSignal;
-}
+import type { Terminal } from './terminal.ts';
 
 export const STORY_MEMBERS = 4;
 
+const PAUSE_MS = 4_000;
 const SESSION = 'story';
 const ROTATIONS = 5;
 const STICKY_REQUESTS = 4;
@@ -50,51 +42,88 @@ const CHAPTERS = [
   },
 ];
 
-export async function tellStory(options: StoryOptions): Promise<boolean> {
-  const { print, page, pause, signal } = options;
+type Stage = ReturnType<typeof stageOf>;
+
+/** @returns whether each step succeeded; true also if a signal ended the story. */
+export async function tellStory(
+  daemon: Daemon,
+  sandbox: Sandbox,
+  target: string,
+  terminal: Terminal,
+  signalled: Promise<unknown>,
+): Promise<boolean> {
+  const interruption = new AbortController();
+  const { signal } = interruption;
+  const interrupted = signalled.then(() => interruption.abort());
+  const stage = stageOf(daemon, sandbox, `${target}/ip`, terminal, signal);
+  const page = `http://${daemon.addresses.admin ?? ''}/`;
   let allSucceeded = true;
-  for (const [index, { title, look, show }] of CHAPTERS.entries()) {
-    print('');
-    print(`${index + 1}. ${title}`);
-    const succeeded = await show(options);
-    allSucceeded &&= succeeded;
-    if (!succeeded) print('   This step failed; the log says why.');
-    print(`   See ${page}  ${look}`);
-    await pause();
-    if (signal.aborted) return false;
+  try {
+    for (const [index, { title, look, show }] of CHAPTERS.entries()) {
+      terminal.print('');
+      terminal.print(`${index + 1}. ${title}`);
+      const succeeded = await show(stage);
+      allSucceeded &&= succeeded;
+      if (!succeeded) terminal.print('   This step failed; the log says why.');
+      terminal.print(`   See ${page}  ${look}`);
+      if (terminal.interactive) await pause(systemClock, PAUSE_MS, signal);
+      if (signal.aborted) return true;
+    }
+  } catch (error) {
+    if (signal.aborted) return true; // ignored: Ctrl-C aborted a request of the story
+    throw error;
+  }
+  if (terminal.interactive) {
+    terminal.print('');
+    terminal.print(
+      `The story has ended. The proxy ${stage.proxy} and the dashboard ${page} run until Ctrl-C.`,
+    );
+    await interrupted;
   }
   return allSucceeded;
 }
 
-async function rotate({ proxy, target, print, signal }: StoryOptions): Promise<boolean> {
-  print(`   $ curl -x http://${proxy} ${target}/ip    (${ROTATIONS} times)`);
+function stageOf(daemon: Daemon, sandbox: Sandbox, ipUrl: string, terminal: Terminal, signal: AbortSignal) {
+  const [proxy = ''] = daemon.addresses.listeners;
+  return {
+    proxy,
+    ipUrl,
+    sandbox,
+    print: (line: string) => terminal.print(line),
+    faults: () => daemon.control.members().reduce((sum, member) => sum + member.faults, 0),
+    ask: (url: string, username?: string) => ask(proxy, url, signal, username),
+  };
+}
+
+async function rotate({ proxy, ipUrl, print, ask }: Stage): Promise<boolean> {
+  print(`   $ curl -x http://${proxy} ${ipUrl}    (${ROTATIONS} times)`);
   const exits = new Set<string>();
   for (let n = 0; n < ROTATIONS; n += 1) {
-    const { exit } = await ask(proxy, `${target}/ip`, { signal });
+    const { exit } = await ask(ipUrl);
     print(`   ${exit}`);
     if (exit !== '') exits.add(exit);
   }
   return exits.size >= Math.min(ROTATIONS, STORY_MEMBERS);
 }
 
-async function keepSession({ proxy, target, print, signal }: StoryOptions): Promise<boolean> {
-  print(`   $ curl -x http://me-session-${SESSION}:x@${proxy} ${target}/ip    (${STICKY_REQUESTS} times)`);
+async function keepSession({ proxy, ipUrl, print, ask }: Stage): Promise<boolean> {
+  print(`   $ curl -x http://me-session-${SESSION}:x@${proxy} ${ipUrl}    (${STICKY_REQUESTS} times)`);
   const exits: string[] = [];
   for (let n = 0; n < STICKY_REQUESTS; n += 1) {
-    exits.push((await ask(proxy, `${target}/ip`, { signal, username: `me-session-${SESSION}` })).exit);
+    exits.push((await ask(ipUrl, `me-session-${SESSION}`)).exit);
     print(`   ${exits.at(-1)}`);
   }
   return exits[0] !== '' && new Set(exits).size === 1;
 }
 
-async function loseMember({ proxy, target, sandbox, print, signal }: StoryOptions): Promise<boolean> {
+async function loseMember({ ipUrl, sandbox, print, ask }: Stage): Promise<boolean> {
   const username = `me-session-${SESSION}`;
-  const { exit: before } = await ask(proxy, `${target}/ip`, { signal, username });
+  const { exit: before } = await ask(ipUrl, username);
   const victim = sandbox.members().find(({ exit }) => exit === before);
   if (victim === undefined) return false;
   await sandbox.kill(victim.id);
   print(`   The demo now closes the port of ${before}, the session's member. noria does not know.`);
-  const { status, exit, attempts } = await ask(proxy, `${target}/ip`, { signal, username });
+  const { status, exit, attempts } = await ask(ipUrl, username);
   print(`   The session's next request: status ${status} through ${exit}, after ${attempts} attempts.`);
   print(
     '   noria could not connect to the member of the session, so it used another one before it answered the client.',
@@ -102,15 +131,14 @@ async function loseMember({ proxy, target, sandbox, print, signal }: StoryOption
   return status === 200 && exit !== before && attempts > 1;
 }
 
-async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): Promise<boolean> {
-  const faults = () => control.members().reduce((sum, member) => sum + member.faults, 0);
+async function askDeadTarget({ proxy, faults, print, ask }: Stage): Promise<boolean> {
   const before = faults();
   print(
     `   $ curl -x http://${proxy} ${DEAD_TARGET}    (${DEAD_TARGET_REQUESTS} times; nothing listens there)`,
   );
   const codes: string[] = [];
   for (let n = 0; n < DEAD_TARGET_REQUESTS; n += 1) {
-    const { status, code, attempts } = await ask(proxy, DEAD_TARGET, { signal });
+    const { status, code, attempts } = await ask(DEAD_TARGET);
     print(`   status ${status} ${code}, after ${attempts} attempts`);
     codes.push(code);
   }
@@ -121,11 +149,7 @@ async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): P
   return codes.every((code) => code === 'target-unreachable') && added === 0;
 }
 
-async function ask(
-  proxy: string,
-  url: string,
-  { signal, username }: { readonly signal: AbortSignal; readonly username?: string },
-) {
+async function ask(proxy: string, url: string, signal: AbortSignal, username: string | undefined) {
   const { hostname, port } = new URL(`http://${proxy}`);
   const { host } = new URL(url);
   const auth = username === undefined ? {} : { 'Proxy-Authorization': `Basic ${btoa(`${username}:x`)}` };

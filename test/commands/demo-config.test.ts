@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { describeTakenPorts } from '../../src/commands/demo-setup.ts';
+import { describeTakenPorts } from '../../src/commands/demo.ts';
 
 const DEFAULT = {
   listeners: ['127.0.0.1:8888', '127.0.0.1:8890'],
