@@ -12,17 +12,15 @@ import type { EventBus } from '../core/events.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { BoundAddress } from '../core/listen-address.ts';
 import type { Secret } from '../core/secret.ts';
-import { addActionRoutes } from './action-routes.ts';
 import type { AdminBackend } from './backend.ts';
 import { addEventStream } from './event-stream.ts';
 import { openFailures } from './failures.ts';
-import { guard, isSafe } from './guard.ts';
 import { openHistory } from './history.ts';
-import { type HttpServer, openHttpServer } from './http-server.ts';
+import { guard, type HttpServer, isSafe, openHttpServer } from './http-server.ts';
 import { openMetrics } from './metrics.ts';
 import { addDescription, describeIssues, isAdminError, sendError } from './openapi.ts';
 import { addPage, readPageFiles } from './page-files.ts';
-import { addReadRoutes, type ReadRouteParts } from './read-routes.ts';
+import { addRoutes } from './routes.ts';
 
 export interface AdminOptions {
   readonly host: string;
@@ -70,7 +68,7 @@ export async function openAdmin(options: AdminOptions): Promise<HttpServer> {
 function buildApp(
   options: AdminOptions,
   address: () => BoundAddress,
-  observers: Omit<ReadRouteParts, 'backend' | 'clock'>,
+  observers: Parameters<typeof addRoutes>[3],
 ): OpenAPIHono {
   const { backend, bus, clock, token, version } = options;
   const pageFiles = readPageFiles();
@@ -95,8 +93,7 @@ function buildApp(
     await next();
     if (!isSafe(context.req.method)) clearCaches();
   });
-  const clearCaches = addReadRoutes(app, { backend, clock, ...observers });
-  addActionRoutes(app, backend);
+  const clearCaches = addRoutes(app, backend, clock, observers);
   addEventStream(app, bus, clock);
   addPage(app, pageFiles);
   addDescription(app, version, openPaths);

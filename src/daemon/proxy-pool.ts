@@ -3,8 +3,7 @@
  * represents each port as a session of the pool.
  */
 import type { HttpServer } from '../admin/http-server.ts';
-import type { PortBackend } from '../admin/proxy-pool/port-ring.ts';
-import type { NoProxy, PortRange } from '../admin/proxy-pool/server.ts';
+import type { NoProxy, PortBackend, PortRange } from '../admin/proxy-pool.ts';
 import type { Config, ListenerConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -57,7 +56,7 @@ export async function openProxyPoolOf(
 ): Promise<HttpServer> {
   const { clock, bus, log, pool } = context;
   // Loaded only here, because most norias do not need it.
-  const { openProxyPool } = await import('../admin/proxy-pool/server.ts');
+  const { openProxyPool } = await import('../admin/proxy-pool.ts');
   const { host, port, ports } = settings;
   const routing = (user: string, source = settings.source) => routingOf(ports.first, user, source);
   const access = new Access({ ...settings.access, denyTargets: [], clock });

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { SnapshotCache } from '../../src/admin/read-routes.ts';
+import { cached as cachedSnapshot } from '../../src/admin/routes.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function makeCached(costMs: number) {
   const clock = new ManualClock();
   let made = 0;
-  const cached = new SnapshotCache(clock, () => {
+  const cached = cachedSnapshot(clock, () => {
     clock.advance(costMs);
     made += 1;
     return { made };

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ROUTES } from '../../src/admin/proxy-pool/server.ts';
+import { ROUTES } from '../../src/admin/proxy-pool.ts';
 import { parseConfig } from '../../src/config/load.ts';
 
 const page = readFileSync('docs/proxy-pool.md', 'utf8');
