@@ -6,35 +6,24 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
 import { DAY_MS, HOUR_MS } from '../core/duration.ts';
 import type { InstanceMembers } from './members.ts';
-import { type Operation, operationOf, type RateLimit, type SandboxProduct } from './operations.ts';
+import { operationOf, type RateLimit } from './operations.ts';
 import { type Condition, type IdentifiedOptions, initialCondition } from './settings.ts';
 
-export class Instance {
-  readonly id: string;
-  readonly product: SandboxProduct;
-  readonly akey: string;
-  readonly operation: Operation;
-  readonly options: IdentifiedOptions;
-  readonly condition: Condition;
-  readonly rateLimiter: RateLimiter;
-  readonly ledger: ExitLedger;
-  readonly clientLock: ClientLock;
-  readonly members: InstanceMembers;
+export type Instance = ReturnType<typeof makeInstance>;
 
-  constructor(options: IdentifiedOptions, clock: Clock, members: InstanceMembers) {
-    const { id, product, password, paceMs } = options;
-    this.id = id;
-    this.product = product;
-    this.akey = akeyOf(password);
-    this.operation = operationOf(product);
-    this.options = options;
-    this.condition = initialCondition(options);
-    const rateLimit = paceMs === undefined ? this.operation.rateLimit : { calls: 1, withinMs: paceMs };
-    this.rateLimiter = new RateLimiter(rateLimit, clock);
-    this.ledger = new ExitLedger(clock);
-    this.clientLock = new ClientLock(clock);
-    this.members = members;
-  }
+export function makeInstance(options: IdentifiedOptions, clock: Clock, members: InstanceMembers) {
+  const { id, product, password, paceMs } = options;
+  const operation = operationOf(product);
+  return {
+    ...{ id, product, operation, options, members, akey: akeyOf(password) },
+    condition: initialCondition(options),
+    rateLimiter: new RateLimiter(
+      paceMs === undefined ? operation.rateLimit : { calls: 1, withinMs: paceMs },
+      clock,
+    ),
+    ledger: new ExitLedger(clock),
+    clientLock: new ClientLock(clock),
+  };
 }
 
 export function akeyOf(password: string): string {

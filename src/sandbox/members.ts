@@ -11,18 +11,12 @@ import type { ProxyProtocol, SandboxLocation } from './operations.ts';
 import type { Behaviour } from './scenario.ts';
 import { type ClientLogin, type IdentifiedOptions, loginOf } from './settings.ts';
 
-interface MemberOptions {
-  readonly id: string;
-  readonly instance: string;
-  readonly exit: Exit;
-  readonly traits: ReturnType<typeof newTraits>;
-  readonly lifeMs: number;
-  readonly graceMs: number;
-  readonly behaviour: Behaviour;
-  readonly login?: ClientLogin | undefined;
+/** What all members of a sandbox share. */
+export interface Machine {
+  readonly exits: Exits;
   readonly clock: Clock;
+  readonly random: Random;
   readonly serve: (socket: Socket, member: RunningMember) => void;
-  readonly onClosed: (member: RunningMember) => void;
 }
 
 export class RunningMember {
@@ -30,13 +24,16 @@ export class RunningMember {
   readonly instance: string;
   readonly exit: Exit;
   readonly host: string;
-  readonly traits: MemberOptions['traits'];
+  readonly traits: ReturnType<typeof newTraits>;
   readonly login: ClientLogin | undefined;
   port = 0;
   behaviour: Behaviour;
   /** How many connections it has accepted. */
   accepted = 0;
-  readonly #options: MemberOptions;
+  readonly #machine: Pick<Machine, 'clock' | 'serve'>;
+  readonly #lifeMs: number;
+  readonly #graceMs: number;
+  readonly #onClosed: (member: RunningMember) => void;
   readonly #sockets = new Set<Socket>();
   readonly #createdAt: number;
   #server: Server | undefined;
@@ -45,17 +42,25 @@ export class RunningMember {
   #phase: 'opening' | 'alive' | 'draining' | 'closed' = 'opening';
   #closedBytes = 0;
 
-  constructor(options: MemberOptions) {
-    this.id = options.id;
-    this.instance = options.instance;
-    this.exit = options.exit;
-    this.host = options.exit.listenHost;
-    this.traits = options.traits;
-    this.login = options.login;
-    this.#options = options;
-    this.behaviour = options.behaviour;
-    this.#createdAt = options.clock.monotonic();
-    this.#endsAt = this.#createdAt + options.lifeMs;
+  constructor(
+    machine: Pick<Machine, 'clock' | 'serve'>,
+    instance: IdentifiedOptions,
+    own: Pick<RunningMember, 'id' | 'exit' | 'traits' | 'behaviour'> & { readonly lifeMs: number },
+    onClosed: (member: RunningMember) => void,
+  ) {
+    this.id = own.id;
+    this.instance = instance.id;
+    this.exit = own.exit;
+    this.host = own.exit.listenHost;
+    this.traits = own.traits;
+    this.login = loginOf(instance);
+    this.behaviour = own.behaviour;
+    this.#machine = machine;
+    this.#lifeMs = own.lifeMs;
+    this.#graceMs = instance.graceMs ?? 0;
+    this.#onClosed = onClosed;
+    this.#createdAt = machine.clock.monotonic();
+    this.#endsAt = this.#createdAt + own.lifeMs;
   }
 
   get countsAsProxy(): boolean {
@@ -78,15 +83,15 @@ export class RunningMember {
 
   /** The actual remaining life, even if the service reports it as unknown. */
   get remainingMs(): number {
-    return Math.max(0, this.#endsAt - this.#options.clock.monotonic());
+    return Math.max(0, this.#endsAt - this.#machine.clock.monotonic());
   }
 
   get onlineMs(): number {
-    return this.traits.onlineMs + this.#options.clock.monotonic() - this.#createdAt;
+    return this.traits.onlineMs + this.#machine.clock.monotonic() - this.#createdAt;
   }
 
   async open(): Promise<void> {
-    const { clock, lifeMs } = this.#options;
+    const { clock } = this.#machine;
     try {
       await this.#listen(0);
     } catch (error) {
@@ -96,8 +101,8 @@ export class RunningMember {
     if (!this.countsAsProxy) return this.#stopListening(); // the member was closed while it opened
     this.#phase = 'alive';
     if (this.behaviour.how === 'refuse') this.#stopListening();
-    this.#endsAt = clock.monotonic() + lifeMs;
-    this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
+    this.#endsAt = clock.monotonic() + this.#lifeMs;
+    this.#timer = clock.after(this.#lifeMs, () => this.#end(this.#graceMs));
   }
 
   async setBehaviour(behaviour: Behaviour): Promise<void> {
@@ -123,7 +128,7 @@ export class RunningMember {
     this.#timer?.[Symbol.dispose]();
     this.#stopListening();
     if (graceMs === 0) this.#closeSockets();
-    else this.#timer = this.#options.clock.after(graceMs, () => this.#closeSockets());
+    else this.#timer = this.#machine.clock.after(graceMs, () => this.#closeSockets());
   }
 
   #closeSockets(): void {
@@ -131,7 +136,7 @@ export class RunningMember {
     this.#phase = 'closed';
     this.#timer?.[Symbol.dispose]();
     for (const socket of this.#sockets) socket.destroy();
-    this.#options.onClosed(this);
+    this.#onClosed(this);
   }
 
   #listen(port: number): Promise<void> {
@@ -165,7 +170,7 @@ export class RunningMember {
       this.#sockets.delete(socket);
       this.#closedBytes += socket.bytesRead + socket.bytesWritten;
     });
-    this.#options.serve(socket, this);
+    this.#machine.serve(socket, this);
   }
 }
 
@@ -191,31 +196,33 @@ export interface ExtractionQuery {
   readonly minAliveHours: number;
 }
 
-interface InstanceMembersOptions {
-  readonly instance: IdentifiedOptions;
-  readonly series: number;
-  readonly exits: Exits;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly serve: (socket: Socket, member: RunningMember) => void;
-  readonly behaviourOf: (n: number) => Behaviour | undefined;
-}
-
 const DEFAULT_MEMBERS = 20;
 const DEFAULT_SLOW_MS = 2000;
 const REVERSE_SHARE = 0.25;
 const MAX_ALIVE_HOURS = 96;
 
 export class InstanceMembers {
-  readonly #options: InstanceMembersOptions;
+  readonly #machine: Machine;
+  readonly #instance: IdentifiedOptions;
+  readonly #series: number;
+  readonly #behaviourOf: (n: number) => Behaviour | undefined;
   /** All members that are not yet closed, in the order of their creation. */
   readonly #members = new Set<RunningMember>();
   #created = 0;
   #closedBytes = 0;
   #closed = false;
 
-  constructor(options: InstanceMembersOptions) {
-    this.#options = options;
+  /** @param behaviourOf - the behaviour that the scenario gives the member with this number. */
+  constructor(
+    machine: Machine,
+    instance: IdentifiedOptions,
+    series: number,
+    behaviourOf: (n: number) => Behaviour | undefined,
+  ) {
+    this.#machine = machine;
+    this.#instance = instance;
+    this.#series = series;
+    this.#behaviourOf = behaviourOf;
   }
 
   get alive(): readonly RunningMember[] {
@@ -223,7 +230,7 @@ export class InstanceMembers {
   }
 
   get max(): number {
-    return this.#options.instance.members ?? DEFAULT_MEMBERS;
+    return this.#instance.members ?? DEFAULT_MEMBERS;
   }
 
   get connections(): number {
@@ -236,8 +243,9 @@ export class InstanceMembers {
 
   async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
-    const { random, instance } = this.#options;
-    const repeats = instance.repeats !== false ? this.alive.filter((member) => mayRepeat(member, query)) : [];
+    const { random } = this.#machine;
+    const repeats =
+      this.#instance.repeats !== false ? this.alive.filter((member) => mayRepeat(member, query)) : [];
     const created = this.#create(query);
     await Promise.all(created.map((member) => member.open()));
     const drawn = [...created, ...shuffled(random, repeats)]
@@ -258,45 +266,39 @@ export class InstanceMembers {
     const counted = [...this.#members].filter(
       (member) => member.countsAsProxy && protocols.has(member.traits.protocol),
     );
-    const free =
-      this.#options.instance.repeats !== false ? this.max - counted.length : Number.POSITIVE_INFINITY;
+    const free = this.#instance.repeats !== false ? this.max - counted.length : Number.POSITIVE_INFINITY;
     const room = Math.max(0, Math.min(query.count, query.newAllowed, free));
     return Array.from({ length: room }, () => this.#add(query));
   }
 
   #add(query: ExtractionQuery): RunningMember {
-    const { instance, exits, series, clock, random, serve } = this.#options;
+    const { exits, random } = this.#machine;
+    const instance = this.#instance;
     const [min, max] = query.lifeMs;
     const n = this.#created;
     this.#created += 1;
     const traits = newTraits(query, n, random);
-    const member = new RunningMember({
-      id: `${instance.product}-${series}-${n}`,
-      instance: instance.id,
+    const own = {
+      id: `${instance.product}-${this.#series}-${n}`,
       // All reverse proxies share one address, on different ports. So do all proxies of `short-pure`.
-      exit: exits.next(series, instance.product === 'short-pure' || traits.reverse),
+      exit: exits.next(this.#series, instance.product === 'short-pure' || traits.reverse),
       traits,
       lifeMs: min + random() * (max - min),
-      graceMs: instance.graceMs ?? 0,
-      behaviour: this.#behaviourOf(n),
-      login: loginOf(instance),
-      clock,
-      serve,
-      onClosed: (closed) => {
-        this.#members.delete(closed);
-        this.#closedBytes += closed.bytes;
-      },
+      behaviour: this.#choose(n),
+    };
+    const member = new RunningMember(this.#machine, instance, own, (closed) => {
+      this.#members.delete(closed);
+      this.#closedBytes += closed.bytes;
     });
     this.#members.add(member);
     return member;
   }
 
-  #behaviourOf(n: number): Behaviour {
-    const { instance, random, behaviourOf } = this.#options;
-    const { dead = 0, slow = 0, slowMs = DEFAULT_SLOW_MS } = instance;
-    const chosen = behaviourOf(n) ?? instance.behaviour?.(n);
+  #choose(n: number): Behaviour {
+    const { dead = 0, slow = 0, slowMs = DEFAULT_SLOW_MS, behaviour } = this.#instance;
+    const chosen = this.#behaviourOf(n) ?? behaviour?.(n);
     if (chosen !== undefined) return chosen;
-    const drawn = random();
+    const drawn = this.#machine.random();
     if (drawn < dead) return { how: 'refuse' };
     return drawn < dead + slow ? { how: 'slow', ms: slowMs } : { how: 'good' };
   }

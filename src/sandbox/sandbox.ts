@@ -10,10 +10,9 @@ import { type Clock, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { Ownership } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
-import type { Account } from './exclusive.ts';
 import { type Exits, openExits } from './exits.ts';
 import { Gateway } from './gateway.ts';
-import { akeyOf, Instance } from './instance.ts';
+import { akeyOf, type Instance, makeInstance } from './instance.ts';
 import { LINK_CONDITIONS, type LinkCondition, LinkServer, type SandboxLink } from './links.ts';
 import { MemberServer } from './member-server.ts';
 import { InstanceMembers, type RunningMember } from './members.ts';
@@ -28,7 +27,7 @@ import {
   ruleSchema,
   type Scenario,
 } from './scenario.ts';
-import { answerCall, CallLog, type CallRecord } from './service.ts';
+import { type Account, answerCall, CallLog, type CallRecord } from './service.ts';
 import {
   type CommonSettings,
   type Condition,
@@ -109,10 +108,10 @@ export class Sandbox {
     this.#exits = exits;
 
     const connections = new MemberServer(exits, clock);
-    const serve = connections.serve.bind(connections);
+    const machine = { exits, clock, random, serve: connections.serve.bind(connections) };
     let series = 0;
     const makeMembers = (instance: IdentifiedOptions, behaviourOf: (n: number) => Behaviour | undefined) => {
-      const members = new InstanceMembers({ instance, series, exits, clock, random, serve, behaviourOf });
+      const members = new InstanceMembers(machine, instance, series, behaviourOf);
       series += 1;
       this.#owner.own(`members of ${instance.id}`, () => members.close());
       return members;
@@ -121,7 +120,7 @@ export class Sandbox {
     const instances = fillInIdentities(given.map((own) => ({ ...options, ...own }))).map((instance) => {
       const { product } = instance;
       const behaviourOf = (n: number) => behaviourFrom(scenario.members ?? [], { product, n, random });
-      return new Instance(instance, clock, makeMembers(instance, behaviourOf));
+      return makeInstance(instance, clock, makeMembers(instance, behaviourOf));
     });
     this.#service = { instances, account, rules: this.rules, log: new CallLog(), clock };
     this.#links = new LinkServer(clock, options, ({ name, needsLogin }) => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
-import { AREAS_REFUSALS } from '../../src/sandbox/exclusive.ts';
 import { SANDBOX_OPERATIONS, textForCode } from '../../src/sandbox/operations.ts';
+import { AREAS_REFUSALS } from '../../src/sandbox/service.ts';
 import { CODES, type CodeVerdict, meaningOf } from '../../src/service/codes.ts';
 import { ENTRY_FIELDS } from '../../src/service/fields.ts';
 import {

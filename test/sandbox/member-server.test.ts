@@ -28,31 +28,31 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
   const [location] = LOCATIONS;
   if (location === undefined) throw new Error('there is no location');
   const connections = new MemberServer({ dial }, systemClock);
-  const member = new RunningMember({
-    id: 'one',
-    instance: 'any',
-    exit: { listenHost: '127.0.0.1', address: '127.0.0.1' },
-    traits: {
-      protocol,
-      label: protocol,
-      location,
-      reverse: false,
-      onlineMs: 0,
-      level: 1,
-      checkedMinutes: 1,
-      responseSeconds: 1,
-      aliveHours: 1,
-      serverId: 's1',
-      lastScore: 1,
-      yesterdayScore: 1,
+  const member = new RunningMember(
+    { clock: systemClock, serve: connections.serve.bind(connections) },
+    { id: 'any', product: 'short-classic', password: '' },
+    {
+      id: 'one',
+      exit: { listenHost: '127.0.0.1', address: '127.0.0.1' },
+      traits: {
+        protocol,
+        label: protocol,
+        location,
+        reverse: false,
+        onlineMs: 0,
+        level: 1,
+        checkedMinutes: 1,
+        responseSeconds: 1,
+        aliveHours: 1,
+        serverId: 's1',
+        lastScore: 1,
+        yesterdayScore: 1,
+      },
+      lifeMs: 60_000,
+      behaviour: { how: 'good' },
     },
-    lifeMs: 60_000,
-    graceMs: 0,
-    behaviour: { how: 'good' },
-    clock: systemClock,
-    serve: connections.serve.bind(connections),
-    onClosed: () => {},
-  });
+    () => {},
+  );
   await member.open();
   onTestFinished(() => member.close());
   return member;
