@@ -23,30 +23,28 @@ const WITH_WORKERS = [
 const LIMIT_MS = 300_000;
 
 /**
- * Tests that `npm run test:all` adds to `npm test`: they drive programs of others, repeat what shorter tests show, or wait for real
- * intervals.
+ * Tests that `npm run test:all` adds to `npm test`: they drive programs of others, repeat what shorter tests show, show what rarely
+ * breaks, or wait for real intervals. It also makes random histories ten times as long (test/support/properties.ts).
  */
 const LONG = [
+  'test/admin/starvation.test.ts',
   'test/chaos/{demand,lone-client,pace}.test.ts',
   'test/chaos/fleet/*.test.ts',
-  'test/commands/completion.test.ts',
+  'test/commands/{completion,fleet,old-node}.test.ts',
   'test/core/engine.test.ts',
   'test/differential/*.test.ts',
-  'test/fleet/redis/{model,store-limits}.test.ts',
+  'test/fleet/redis/{inspect-store,lost-store,machines,model}.test.ts',
+  'test/fleet/redis/{session-agreement,store-connection,store-limits,untrusted-store}.test.ts',
   'test/foreign-members/*.test.ts',
   'test/held/patterns.test.ts',
   'test/integrations/*.test.ts',
-  'test/journeys/{browser,clients,crash,dashboard,demo,fleet-workers,front-proxy,kinds}.test.ts',
-  'test/journeys/{ledger-totals,mute-members,node-agents,package,package-image,packages,products,secrets,systemd}.test.ts',
-  'test/plane/workers/workers.test.ts',
+  'test/journeys/{browser,clients,crash,curl-transfers,dashboard,demo,fleet-changes,fleet-workers,front-proxy}.test.ts',
+  'test/journeys/{kinds,ledger-totals,links,lists,mute-members,node-agents,package,package-image,packages}.test.ts',
+  'test/journeys/{products,proxy-pool,secrets,site-evidence,story,systemd}.test.ts',
+  'test/plane/workers/{shared-members,workers}.test.ts',
   'test/refill/pace-processes.test.ts',
   'test/refill/simulation/{simulate,trial}.test.ts',
-];
-
-/** Tests whose random histories are ten times as long in `npm run test:all` (test/support/properties.ts). */
-const HISTORIES = [
-  'test/pool/{invariants,session-promises,sites}.test.ts',
-  'test/fleet/replica.model.test.ts',
+  'test/service/client-environment.test.ts',
 ];
 
 /** The folders of tests that wait for other processes most of the time. */
@@ -82,7 +80,7 @@ export default defineConfig({
       { extends: true, test: { name: 'noria', include: ['test/**/*.test.ts'], exclude: LONG } },
       {
         extends: true,
-        test: { name: 'long', include: [...LONG, ...HISTORIES], env: { NORIA_TEST_LENGTH: 'full' } },
+        test: { name: 'long', include: LONG, env: { NORIA_TEST_LENGTH: 'full' } },
       },
       {
         extends: true,

@@ -158,7 +158,9 @@ test('simulate: members of a link live as long as the source says', async () => 
     );
   const drawn = async () => {
     const terminal = fakeTerminal();
-    expect(await runProgram(['simulate', '-c', file, '--json', '--hours', '8-9'], terminal)).toBe(0);
+    expect(
+      await runProgram(['simulate', '-c', file, '--json', '--hours', '8-9', '--requests', '1'], terminal),
+    ).toBe(0);
     const report: unknown = JSON.parse(terminal.printed());
     expect(report).toMatchObject({ clients: { noMember: 0 } });
     return (report as { drawn: number }).drawn;

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/problems.ts';
+import { runsOf } from '../support/properties.ts';
 import { FILE, filesOf } from './files.ts';
 
 const SECRET = 'hunter2';
@@ -56,7 +57,7 @@ test('config errors: any text is a configuration, or has errors with places insi
         expect(message).not.toBe('');
       }
     }),
-    { numRuns: 500 },
+    { numRuns: runsOf(500) },
   );
 });
 
@@ -123,7 +124,7 @@ test('config errors: a secret in place of any value is never shown, whatever els
         expect(excerpt, given).not.toContain(SECRET);
       }
     }),
-    { numRuns: 150 },
+    { numRuns: runsOf(150) },
   );
-  expect(excerpts, 'no excerpt was checked').toBeGreaterThan(300);
+  expect(excerpts, 'no excerpt was checked').toBeGreaterThan(runsOf(300));
 });

@@ -3,9 +3,10 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ownText } from '../../src/core/own-text.ts';
+import { ANY_TEXT } from '../support/properties.ts';
 
 test('own text: is equal to the text', () => {
-  fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => void expect(ownText(text)).toBe(text)));
+  fc.assert(fc.property(ANY_TEXT, (text) => void expect(ownText(text)).toBe(text)));
 });
 
 test('own text: does not keep the longer text in memory', () => {

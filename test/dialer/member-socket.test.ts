@@ -9,6 +9,7 @@ import {
   receivingSocket,
   tunnelSocket,
 } from '../../src/dialer/member-socket.ts';
+import { runsOf } from '../support/properties.ts';
 import { until } from '../support/until.ts';
 
 const KIB = 1024;
@@ -340,6 +341,6 @@ test('tunnel socket: clients of any speed receive exactly what their members hav
         for (const socket of [tunnel.sink, tunnel.client, tunnel.tunnel, tunnel.member]) socket.destroy();
       }
     }),
-    { numRuns: 20 },
+    { numRuns: runsOf(20) },
   );
 });

@@ -272,7 +272,7 @@ test('ledger: a user has at most `tunnels` requests at once, and the place is fr
 
 test('ledger: bytesPerDay ends open tunnels within seconds, and refuses the next request', async () => {
   const { noria, status } = await startLimited('{ bytesPerDay: 64KiB }');
-  const cut = await status('ann', `/bytes/${2 ** 40}`, '-p', '--limit-rate', '200k');
+  const cut = await status('ann', `/bytes/${2 ** 40}`, '-p', '--limit-rate', '4M');
   expect(cut).toMatch(/^(200|000)/);
   expect(await status('ann', '/ip')).toMatch(/^429 limit \d+$/);
   const [row] = await usage(noria, 'user');

@@ -11,6 +11,7 @@ import {
   routingTextWithoutUsers,
 } from '../../src/listener/routing-options.ts';
 import type { RoutingOptions } from '../../src/pool/lease.ts';
+import { runsOf } from '../support/properties.ts';
 
 const LISTENER: RoutingSettings = { session: 'none', sourceNames: () => ['city', 'other.source'] };
 const context: RoutingContext = {
@@ -346,7 +347,7 @@ test('routing options: no text throws', () => {
       expect(username.endsWith(rest)).toBe(true);
       read(rest, [[`X-Noria-${header}`, value]]);
     }),
-    { numRuns: 1_000 },
+    { numRuns: runsOf(1_000) },
   );
 });
 

@@ -2,18 +2,19 @@
  * Opens and ends many connections in every possible way, compares every byte of every tunnel, then checks that nothing is left: no
  * socket, no descriptor, no memory.
  *
- * NORIA_SOAK sets the number of connections; the default keeps the suite fast.
+ * NORIA_SOAK sets the number of connections in each round.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
+import { runsOf } from '../support/properties.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { listen, RawClient } from './harness.ts';
 import { rawOrigin } from './origin.ts';
 
-const TOTAL = Number(process.env['NORIA_SOAK'] ?? 2_000);
+const TOTAL = Number(process.env['NORIA_SOAK'] ?? runsOf(2_000));
 const AT_ONCE = 40;
 const ROUNDS = 4;
 const MOST_GROWTH_BYTES = 1024 * 1024;

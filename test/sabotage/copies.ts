@@ -33,6 +33,7 @@ export async function withCopies(
   const root = mkdtempSync(join(tmpdir(), 'noria-sabotage-'));
   // So the tests neither look again nor build noria first, which takes longer than most of them: norias start from source.
   process.env[NOT_HERE] = await findNotHere();
+  process.env['NORIA_TEST_LENGTH'] = 'full';
   try {
     return await use(Array.from({ length: count }, (_, index) => copyCheckout(join(root, String(index)))));
   } finally {

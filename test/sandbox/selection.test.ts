@@ -1,6 +1,7 @@
 /** Which proxies the parameters select, and the counters of an answer. */
 import { expect, test } from 'vitest';
 import { ManualClock } from '../support/manual-clock.ts';
+import { runsOf } from '../support/properties.ts';
 import { ask, draw, open, seeded } from './client.ts';
 
 const MINUTE = 60;
@@ -238,9 +239,10 @@ test('cometime and timeout: one grows, the other shrinks', async () => {
 
 test('repeats: false: every draw of a small instance gets other exits, as often as it is drawn', async () => {
   const sandbox = await open({ members: 2, repeats: false, paceMs: 0, lifetimeMs: 600_000 });
+  const draws = runsOf(500);
   const exits: unknown[] = [];
-  for (let at = 0; at < 500; at += 1)
+  for (let at = 0; at < draws; at += 1)
     exits.push(...(await draw(sandbox, 'short-classic', { count: '1' })).map(({ ip }) => ip));
-  expect(exits).toHaveLength(500);
-  expect(new Set(exits).size).toBe(500);
+  expect(exits).toHaveLength(draws);
+  expect(new Set(exits).size).toBe(draws);
 });

@@ -3,10 +3,11 @@ import { expect, test } from 'vitest';
 import { compileLayout } from '../../src/service/decode-text.ts';
 import { isWireField } from '../../src/service/fields.ts';
 import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
+import { runsOf } from '../support/properties.ts';
 import { decoded } from './reading.ts';
 import { readEveryWay } from './validity.ts';
 
-const RUNS = { numRuns: 100 };
+const RUNS = { numRuns: runsOf(100) };
 
 const ipv4 = fc.ipV4();
 const port = fc.integer({ min: 1, max: 65_535 });
@@ -200,7 +201,7 @@ test('parsers: any text is a valid layout or a problem, and a valid layout reads
       if (read === undefined) expect(problem).not.toBe('');
       else expect(read(text, 0)?.end ?? 0).toBeLessThanOrEqual(text.length);
     }),
-    { numRuns: 1_000 },
+    { numRuns: runsOf(1_000) },
   );
 });
 

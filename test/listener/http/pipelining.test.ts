@@ -3,6 +3,7 @@ import * as fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../../src/core/deadlines.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
+import { runsOf } from '../../support/properties.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient, untilStill } from '../harness.ts';
@@ -164,6 +165,6 @@ test('pipelining: the target sees each request once, however the bytes are split
         );
       },
     ),
-    { numRuns: 150 },
+    { numRuns: runsOf(150) },
   );
 });

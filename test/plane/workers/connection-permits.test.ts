@@ -7,6 +7,7 @@ import {
   type PermitRequest,
 } from '../../../src/plane/workers/connection-permits.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
+import { runsOf } from '../../support/properties.ts';
 
 /**
  * A pool of permits and its workers. The pipes between them deliver messages in order, at the moments that the test
@@ -132,7 +133,7 @@ test('permits: there are never more connections than the limit, whatever message
         expect(play.clock.armedCount).toBe(0);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: runsOf(150) },
   );
 });
 
@@ -157,7 +158,7 @@ test('permits: when every message arrives before the next client, exactly the li
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: runsOf(60) },
   );
 });
 

@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
 import type { LinkRules } from '../../../src/service/link/rules.ts';
+import { runsOf } from '../../support/properties.ts';
 import { decode } from './decode.ts';
 
 const MIB = 1_048_576;
@@ -136,6 +137,6 @@ test('link: every answer is decoded to valid entries or is a NoriaError, with an
         if (!(error instanceof NoriaError)) throw error;
       }
     }),
-    { numRuns: 2_000 },
+    { numRuns: runsOf(2_000) },
   );
 });
