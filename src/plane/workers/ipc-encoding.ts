@@ -9,10 +9,11 @@ export type IpcEncoded = { readonly encoded: Json };
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/** The keys that mark an encoded secret, map and `Infinity`. No key of any settings starts with a dollar sign. */
+/** The keys that mark an encoded secret, map, `Infinity` and `undefined` in a list. No key of any settings starts with a dollar sign. */
 const SECRET = '$secret';
 const MAP = '$map';
 const INFINITY = '$infinity';
+const UNDEFINED = '$undefined';
 
 /**
  * Encodes plain data, `Infinity`, maps with string keys, and secrets, at any depth. Leaves out keys whose value is `undefined`.
@@ -34,6 +35,7 @@ function encode(value: unknown): Json {
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
   if (typeof value === 'number' && Number.isFinite(value)) return value;
   if (value === Number.POSITIVE_INFINITY) return { [INFINITY]: true };
+  if (value === undefined) return { [UNDEFINED]: true };
   if (isPlain(value)) {
     const entries = Object.entries(value).filter(([, each]) => each !== undefined);
     return Object.fromEntries(entries.map(([key, each]) => [key, encode(each)]));
@@ -48,6 +50,7 @@ function decode(value: Json): unknown {
   const [[key, content] = []] = entries;
   if (entries.length === 1 && key === SECRET) return new Secret(String(content));
   if (entries.length === 1 && key === INFINITY) return Number.POSITIVE_INFINITY;
+  if (entries.length === 1 && key === UNDEFINED) return undefined;
   if (entries.length === 1 && key === MAP && Array.isArray(content)) return new Map(content.map(decodePair));
   return Object.fromEntries(entries.map(([name, each]) => [name, decode(each)]));
 }

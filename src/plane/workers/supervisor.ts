@@ -4,14 +4,15 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
-import { SIGNALS_FOR_PRIMARY } from './messages.ts';
-import { type WorkerExit, WorkerProcess, type WorkerReport } from './worker-process.ts';
+import type { ForwardedEvent } from './event-columns.ts';
+import { SIGNALS_FOR_PRIMARY } from './remote-calls.ts';
+import { type WorkerExit, WorkerProcess } from './worker-process.ts';
 
 export interface WorkerSupervisorOptions {
   readonly clock: Clock;
   readonly entry: string;
   readonly wanted: number;
-  readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
+  readonly onEvent: (worker: WorkerProcess, event: ForwardedEvent) => void;
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
   readonly onExit: (worker: WorkerProcess) => void;
@@ -85,7 +86,7 @@ export class WorkerSupervisor {
     const timeout = this.#options.clock.after(CLOSE_TIMEOUT_MS, () => {
       for (const worker of this.#all) worker.kill();
     });
-    for (const worker of this.#ready) worker.send({ kind: 'close' });
+    for (const worker of this.#ready) worker.calls.call('close');
     await Promise.all([...this.#all].map(({ exited }) => exited));
     timeout[Symbol.dispose]();
   }
@@ -98,7 +99,7 @@ export class WorkerSupervisor {
   async #start(): Promise<void> {
     for (let starts = 1; ; starts += 1) {
       const worker = this.#fork();
-      if ((await worker.nextAnswer('loaded')) !== undefined) {
+      if (await worker.loaded) {
         this.#ready.add(worker);
         return;
       }
@@ -111,11 +112,11 @@ export class WorkerSupervisor {
   }
 
   #fork(): WorkerProcess {
-    const { clock, entry, onReport } = this.#options;
+    const { clock, entry, onEvent } = this.#options;
     this.#lastNumber += 1;
     const startedAt = clock.monotonic();
-    const worker: WorkerProcess = new WorkerProcess(clock, { number: this.#lastNumber, entry }, (report) =>
-      onReport(worker, report),
+    const worker: WorkerProcess = new WorkerProcess(clock, { number: this.#lastNumber, entry }, (event) =>
+      onEvent(worker, event),
     );
     this.#all.add(worker);
     void worker.exited.then((exit) => this.#onExit(worker, exit, clock.monotonic() - startedAt)); // this promise never rejects
@@ -150,7 +151,7 @@ export class WorkerSupervisor {
 
   async #startReplacement(): Promise<void> {
     const worker = this.#fork();
-    if ((await worker.nextAnswer('loaded')) === undefined) return; // ignored: the worker exited, and `#onExit` starts another worker
+    if (!(await worker.loaded)) return; // ignored: the worker exited, and `#onExit` starts another worker
     try {
       await this.#options.prepare(worker);
     } catch (error) {

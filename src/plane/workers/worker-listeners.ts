@@ -15,8 +15,7 @@ import { bind } from '../../listener/listener.ts';
 import type { ListenerSettings, ListenerStatus } from '../data-plane.ts';
 import { bindAddress, isSameButCertificate } from '../local-plane.ts';
 import { ConnectionPermitPool, type PermitReply, type PermitRequest } from './connection-permits.ts';
-import { encodeForIpc } from './ipc-encoding.ts';
-import type { UpdateOutcome } from './messages.ts';
+import type { PrimaryCalls, RemoteCalls, UpdateOutcome, WorkerCalls } from './remote-calls.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** How many free ports noria tries for a listener with port 0. Another program may take a port before the workers bind it. */
@@ -28,7 +27,9 @@ const CLOSING_TIMEOUT_MS = 1_000;
 /** Each worker gets at least this time to update its listeners. It applies even after CLOSING_TIMEOUT_MS has passed. */
 const MIN_TIMEOUT_MS = 250;
 
-export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;
+export interface ListeningWorker extends Pick<WorkerProcess, 'killBecause'> {
+  readonly calls: Pick<RemoteCalls<WorkerCalls, PrimaryCalls>, 'ask'>;
+}
 
 export class WorkerListeners {
   readonly connections = new ConnectionCounts();
@@ -187,13 +188,11 @@ export class WorkerListeners {
   ): Promise<UpdateOutcome | undefined> {
     const updating = { worker, timeout: this.#killAfterTimeout(worker) };
     this.#updating = updating;
-    const answered = worker.nextAnswer('updated');
     const permitListeners = [...this.#permits.keys()];
-    worker.send({ kind: 'update', listeners: encodeForIpc(listeners), drainTimeoutMs, permitListeners });
-    const answer = await answered;
+    const outcome = await worker.calls.ask('update', listeners, drainTimeoutMs, permitListeners);
     this.#updating = undefined;
     updating.timeout[Symbol.dispose]();
-    return answer?.outcome;
+    return outcome;
   }
 
   #openPermits(listeners: readonly ListenerSettings[]): void {

@@ -8,14 +8,14 @@ import { getCompileCacheDir } from 'node:module';
 import type { Clock } from '../../core/clock.ts';
 import { maskSecrets, type Secret } from '../../core/secret.ts';
 import { BatchedChannel } from './batched-channel.ts';
-import type { ForwardedEvent } from './event-columns.ts';
-import { unpackEvents } from './event-columns.ts';
-import type { FromWorker, ToWorker } from './messages.ts';
-
-const ANSWERS = ['loaded', 'updated', 'drained'] as const;
-type AnswerKind = (typeof ANSWERS)[number];
-type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
-export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' | 'events' }> | ForwardedEvent;
+import { type ForwardedEvent, unpackEvents } from './event-columns.ts';
+import {
+  type FromWorker,
+  type PrimaryCalls,
+  RemoteCalls,
+  type RemoteMessage,
+  type WorkerCalls,
+} from './remote-calls.ts';
 
 export interface WorkerExit {
   readonly how: string;
@@ -25,23 +25,26 @@ export interface WorkerExit {
 
 export class WorkerProcess {
   readonly number: number;
+  readonly calls: RemoteCalls<WorkerCalls, PrimaryCalls>;
+  /** Whether the process has loaded its code; false if it exited before. */
+  readonly loaded: Promise<boolean>;
   /** Resolves when the process has exited and all its messages have been read. */
   readonly exited: Promise<WorkerExit>;
   readonly #worker: Worker;
-  readonly #channel: BatchedChannel<ToWorker>;
-  readonly #onReport: (report: WorkerReport) => void;
-  readonly #awaited = new Map<AnswerKind, (answer: FromWorker | undefined) => void>();
+  readonly #channel: BatchedChannel<RemoteMessage>;
+  readonly #onEvent: (event: ForwardedEvent) => void;
+  readonly #loading = Promise.withResolvers<boolean>();
   #stack: string | undefined;
   #killReason: string | undefined;
-  #hasExited = false;
 
   constructor(
     clock: Clock,
     { number, entry }: { readonly number: number; readonly entry: string },
-    onReport: (report: WorkerReport) => void,
+    onEvent: (event: ForwardedEvent) => void,
   ) {
     this.number = number;
-    this.#onReport = onReport;
+    this.loaded = this.#loading.promise;
+    this.#onEvent = onEvent;
     cluster.schedulingPolicy = cluster.SCHED_NONE;
     // The worker inherits standard error, because the JavaScript engine writes to it, for example when it runs out of
     // memory.
@@ -51,6 +54,7 @@ export class WorkerProcess {
     this.#channel = new BatchedChannel(clock, (batch) => {
       this.#worker.send(batch, ignored);
     });
+    this.calls = new RemoteCalls(this.#channel.send);
     this.#worker.on('message', (batch: readonly FromWorker[]) => {
       for (const message of batch) this.#receive(message);
     });
@@ -59,17 +63,6 @@ export class WorkerProcess {
 
   get pid(): number | undefined {
     return this.#worker.process.pid;
-  }
-
-  readonly send = (message: ToWorker): void => this.#channel.send(message);
-
-  nextAnswer<Kind extends AnswerKind>(kind: Kind): Promise<WorkerAnswer<Kind> | undefined> {
-    if (this.#awaited.has(kind)) throw new TypeError(`a call of nextAnswer already waits for "${kind}"`);
-    if (this.#hasExited) return Promise.resolve(undefined);
-    const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
-    // The cast is safe: `#receive` passes an answer only to the function that waits for an answer of this kind.
-    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined));
-    return promise;
   }
 
   killBecause(reason: string): void {
@@ -82,27 +75,10 @@ export class WorkerProcess {
   }
 
   #receive(message: FromWorker): void {
-    switch (message.kind) {
-      case 'loaded':
-      case 'updated':
-      case 'drained':
-        this.#resolve(message.kind, message);
-        break;
-      case 'events':
-        for (const event of unpackEvents(message)) this.#onReport(event);
-        break;
-      case 'crashed':
-        this.#stack = message.stack;
-        break;
-      default:
-        this.#onReport(message);
-    }
-  }
-
-  #resolve(kind: AnswerKind, answer: FromWorker | undefined): void {
-    const resolve = this.#awaited.get(kind);
-    this.#awaited.delete(kind);
-    resolve?.(answer);
+    if (message.kind === 'loaded') this.#loading.resolve(true);
+    else if (message.kind === 'crashed') this.#stack = message.stack;
+    else if (message.kind === 'events') for (const event of unpackEvents(message)) this.#onEvent(event);
+    else this.calls.receive(message);
   }
 
   async #untilExited(): Promise<WorkerExit> {
@@ -119,9 +95,9 @@ export class WorkerProcess {
         if (worker.process.pid === undefined) resolve({ how: `could not be started: ${error.message}` });
       });
     });
-    this.#hasExited = true;
     this.#channel.close();
-    for (const kind of ANSWERS) this.#resolve(kind, undefined);
+    this.#loading.resolve(false);
+    this.calls.close();
     const how = this.#killReason === undefined ? ended.how : `stopped: ${this.#killReason}`;
     return { ...ended, how, ...(this.#stack !== undefined && { stack: this.#stack }) };
   }

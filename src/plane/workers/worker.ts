@@ -8,10 +8,7 @@ import { EventBus } from '../../core/events.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
 import { systemRandom } from '../../core/random.ts';
 import { Replica } from '../../fleet/replica.ts';
-import type { ClientName, ClientUse } from '../../pool/clients.ts';
-import type { SourceForecast } from '../../pool/lease.ts';
 import { Pool } from '../../pool/pool.ts';
-import type { ListenerSettings, PlaneSettings } from '../data-plane.ts';
 import { LocalPlane } from '../local-plane.ts';
 import { BatchedChannel } from './batched-channel.ts';
 import { ConnectionPermitHolder } from './connection-permits.ts';
@@ -21,26 +18,18 @@ import {
   type ForwardedEventName,
   packEvents,
 } from './event-columns.ts';
-import { decodeFromIpc } from './ipc-encoding.ts';
 import {
   type FromWorker,
-  type OpenPlane,
-  type PlaneUpdate,
+  HOW_TO_SHARE,
+  type PrimaryCalls,
+  RemoteCalls,
+  type RemoteMessage,
   SIGNALS_FOR_PRIMARY,
-  type ToWorker,
+  sharedPoolOf,
   type UpdateOutcome,
   type WorkerCalls,
-} from './messages.ts';
+} from './remote-calls.ts';
 import { RemoteForecasts } from './remote-forecasts.ts';
-import { HOW_TO_SHARE, IpcSharedPool } from './shared-channel.ts';
-
-interface OpenedPlane {
-  readonly plane: LocalPlane;
-  readonly calls: WorkerCalls;
-  readonly pool: Pool;
-  readonly shared: IpcSharedPool;
-  readonly loaded: Promise<void>;
-}
 
 for (const signal of SIGNALS_FOR_PRIMARY) process.on(signal, () => {});
 tuneForShortLives();
@@ -52,70 +41,26 @@ const { send, sendLater, flush } = new BatchedChannel<FromWorker | ForwardedEven
   process.send?.(packed, undefined, undefined, ignored);
 });
 const permits = new Map<number, ConnectionPermitHolder>();
-let opened: OpenedPlane | undefined;
-const questions = new Map<number, (uses: readonly ClientUse[]) => void>();
-let lastQuestion = 0;
+const primary = new RemoteCalls<PrimaryCalls, WorkerCalls>(send);
+primary.own.open = open;
 
 process.on('uncaughtException', (error) => {
   send({ kind: 'crashed', stack: error.stack ?? describeError(error) });
   exitWith(1);
 });
-process.on('message', (batch: readonly ToWorker[]) => {
-  for (const message of batch) receive(message);
+process.on('message', (batch: readonly RemoteMessage[]) => {
+  for (const message of batch) primary.receive(message);
 });
 send({ kind: 'loaded' });
 
-function receive(message: ToWorker): void {
-  switch (message.kind) {
-    case 'open':
-      opened = openPlane(message);
-      return;
-    case 'permits':
-      permits.get(message.listener)?.receive(message.reply);
-      return;
-    default:
-      if (opened === undefined)
-        throw new TypeError(`the message ${message.kind} arrived before the message open`);
-      receiveOpen(message, opened);
-  }
-}
-
-function receiveOpen(message: Exclude<ToWorker, { kind: 'open' | 'permits' }>, opened: OpenedPlane): void {
-  const { plane, calls, pool, shared } = opened;
-  switch (message.kind) {
-    case 'call':
-      // The cast is safe because `WorkersPlane` checks the arguments of each call.
-      (calls[message.call] as (...args: unknown[]) => void)(...decodeFromIpc<unknown[]>(message.args));
-      break;
-    case 'uses.asked':
-      send({ kind: 'use.found', id: message.id, use: pool.clients.find(message.name) });
-      break;
-    case 'uses.found':
-      questions.get(message.id)?.(message.uses);
-      questions.delete(message.id);
-      break;
-    case 'update':
-      void update(message, opened).then((outcome) => send({ kind: 'updated', outcome }));
-      break;
-    case 'drain':
-      void plane.drain().then(() => send({ kind: 'drained' }));
-      break;
-    case 'close':
-      void close(opened);
-      break;
-    default:
-      shared.receive(message);
-  }
-}
-
-function openPlane(message: OpenPlane): OpenedPlane {
+function open({ replica: name, ...opening }: Parameters<WorkerCalls['open']>[0]): void {
   const bus = new EventBus((_name, error) => {
     throw error; // only `forward` subscribes to this bus, so an error of a subscriber is a bug
   });
-  for (const name of FORWARDED_EVENTS) forward(bus, name);
+  for (const event of FORWARDED_EVENTS) forward(bus, event);
   const forecasts = new RemoteForecasts(systemClock);
-  forecasts.receive(decodeFromIpc<readonly SourceForecast[]>(message.forecasts));
-  const settings = decodeFromIpc<PlaneSettings>(message.settings);
+  forecasts.receive(opening.forecasts);
+  const { settings, context, inheritedFds, mark } = opening;
   const common = { clock: systemClock, bus };
   const pool = new Pool({
     ...settings.pool,
@@ -123,41 +68,30 @@ function openPlane(message: OpenPlane): OpenedPlane {
     random: systemRandom,
     forecasts: () => forecasts.read(),
   });
-  const shared = new IpcSharedPool(send);
-  const replica = new Replica({
-    ...common,
-    name: message.replica,
-    pool,
-    shared,
-    servesClients: true,
-    ...HOW_TO_SHARE,
-  });
-  const { context, inheritedFds, mark } = message;
+  const shared = sharedPoolOf(primary);
+  const replica = new Replica({ ...common, name, pool, shared, servesClients: true, ...HOW_TO_SHARE });
   const plane = new LocalPlane({
     ...common,
     pool,
     dialer: settings.dialer,
     leases: replica,
-    onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
-    onNetwork: (down) => send({ kind: 'network.judged', down }),
+    onSourceFault: (fault) => primary.call('onSourceFault', fault),
+    onNetwork: (down) => primary.call('onNetwork', down),
     context,
     inheritedFds: new Set(inheritedFds),
     mark,
     sharing: {
       connectionLimit: permitsOf,
-      onWrongCredentials: (listener, attempt) => send({ kind: 'wrong-credentials', listener, attempt }),
+      onWrongCredentials: (listener, attempt) => primary.call('countWrongCredentials', listener, attempt),
     },
     elsewhere: {
-      findSession: (name) => replica.findSession(name),
-      lastUses: askOthers,
-      closeTunnels: (name, host) => send({ kind: 'tunnels.unwanted', name, host }),
+      findSession: (session) => replica.findSession(session),
+      lastUses: async (client) => (await primary.ask('lastUses', client)) ?? [],
+      closeTunnels: (client, host) => primary.call('closeTunnels', client, host),
     },
   });
-  return { plane, calls: callsOf(plane, pool, forecasts), pool, shared, loaded: replica.open() };
-}
-
-function callsOf(plane: LocalPlane, pool: Pool, forecasts: RemoteForecasts): WorkerCalls {
-  return {
+  const loaded = replica.open();
+  Object.assign(primary.own, {
     commit(settings) {
       plane.commit(settings);
       pool.reconfigure(settings.pool);
@@ -165,22 +99,26 @@ function callsOf(plane: LocalPlane, pool: Pool, forecasts: RemoteForecasts): Wor
     setContext: (context) => plane.setContext(context),
     resetRefusals: (source) => plane.resetRefusals(source),
     closeConnections: (of) => plane.closeConnections(of),
-    closeTunnels: (name, host) => plane.closeTunnels(name, host),
+    closeTunnels: (client, host) => plane.closeTunnels(client, host),
     countWrongCredentials: (listener, attempt) => plane.countWrongCredentials(listener, attempt),
     answeredElsewhere: () => plane.dialer.answeredElsewhere(),
     receiveForecasts(received) {
       forecasts.receive(received);
       pool.refuseHopeless();
     },
-  };
-}
-
-function askOthers(name: ClientName): Promise<readonly ClientUse[]> {
-  lastQuestion += 1;
-  const { promise, resolve } = Promise.withResolvers<readonly ClientUse[]>();
-  questions.set(lastQuestion, resolve);
-  send({ kind: 'uses.asked', id: lastQuestion, name });
-  return promise;
+    receivePermits: (listener, reply) => permits.get(listener)?.receive(reply),
+    findUse: (client) => pool.clients.find(client),
+    async update(...update) {
+      await loaded;
+      return updatePlane(plane, update);
+    },
+    drain: () => plane.drain(),
+    async close() {
+      await plane.close();
+      pool.close();
+      exitWith(0);
+    },
+  } satisfies Partial<WorkerCalls>);
 }
 
 function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): void {
@@ -190,19 +128,20 @@ function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): vo
 function permitsOf(listener: number): ConnectionPermitHolder {
   const known = permits.get(listener);
   if (known !== undefined) return known;
-  const holder = new ConnectionPermitHolder((request) => send({ kind: 'permits', listener, request }));
+  const holder = new ConnectionPermitHolder((request) => primary.call('receivePermits', listener, request));
   permits.set(listener, holder);
   return holder;
 }
 
-async function update(command: PlaneUpdate, { plane, loaded }: OpenedPlane): Promise<UpdateOutcome> {
-  await loaded;
+async function updatePlane(
+  plane: LocalPlane,
+  [settings, drainTimeoutMs, permitListeners]: Parameters<WorkerCalls['update']>,
+): Promise<UpdateOutcome> {
   // Drops the connection permits of the listeners that are not in `permitListeners`. Listeners that this update
   // removes are still in that list: if the update fails, noria opens them again.
-  for (const id of permits.keys()) if (!command.permitListeners.includes(id)) permits.delete(id);
+  for (const id of permits.keys()) if (!permitListeners.includes(id)) permits.delete(id);
   try {
-    const settings = decodeFromIpc<readonly ListenerSettings[]>(command.listeners);
-    await plane.update(settings, command.drainTimeoutMs);
+    await plane.update(settings, drainTimeoutMs);
     return { ok: true, addresses: plane.listeners.map(({ addresses }) => addresses) };
   } catch (error) {
     const code = error instanceof NoriaError ? error.code : 'internal';
@@ -217,12 +156,6 @@ function leavesUnboundSocket(error: unknown): boolean {
   const failedToBind =
     'syscall' in error && error.syscall === 'bind' && 'code' in error && error.code === 'EADDRINUSE';
   return failedToBind || leavesUnboundSocket(error.cause);
-}
-
-async function close({ plane, pool }: OpenedPlane): Promise<void> {
-  await plane.close();
-  pool.close();
-  exitWith(0);
 }
 
 function exitWith(code: number): void {

@@ -5,7 +5,7 @@
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Clock } from '../../core/clock.ts';
+import { type Clock, pause } from '../../core/clock.ts';
 import { EventBus } from '../../core/events.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Log } from '../../core/log.ts';
@@ -13,7 +13,8 @@ import type { Secret } from '../../core/secret.ts';
 import { MemberDialer } from '../../dialer/dialer.ts';
 import { MemorySharedPool } from '../../fleet/memory-shared-pool.ts';
 import { Replica } from '../../fleet/replica.ts';
-import type { ClientUse } from '../../pool/clients.ts';
+import type { SharedPool } from '../../fleet/shared-pool.ts';
+import type { ClientName, ClientUse } from '../../pool/clients.ts';
 import type { SourceForecast } from '../../pool/lease.ts';
 import type { LeaseHolder } from '../../pool/leases.ts';
 import type { PoolSettings } from '../../pool/options.ts';
@@ -26,14 +27,12 @@ import type {
 } from '../data-plane.ts';
 import type { LocalPlaneOptions } from '../local-plane.ts';
 import type { ForwardedEvent, ForwardedEventName } from './event-columns.ts';
-import { encodeForIpc } from './ipc-encoding.ts';
-import type { ToWorker, WorkerCalls } from './messages.ts';
 import { NetworkVerdict } from './network-verdict.ts';
+import { followerIn, HOW_TO_SHARE, type WorkerCalls } from './remote-calls.ts';
 import { RemoteForecasts } from './remote-forecasts.ts';
-import { HOW_TO_SHARE, SharedPoolServer } from './shared-channel.ts';
 import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
-import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets } from './worker-process.ts';
+import { type WorkerExit, type WorkerProcess, withoutSecrets } from './worker-process.ts';
 
 interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'leases'> {
   readonly clock: Clock;
@@ -76,7 +75,7 @@ class WorkersPlane implements DataPlane {
   readonly #options: WorkersPlaneOptions;
   readonly #verdict: NetworkVerdict;
   readonly #listeners: WorkerListeners;
-  readonly #open = new Map<number, { readonly process: WorkerProcess; readonly shared: SharedPoolServer }>();
+  readonly #open = new Map<number, { readonly process: WorkerProcess; readonly shared: SharedPool }>();
   readonly #shared: MemorySharedPool;
   readonly #replica: Replica;
   readonly #forecasts: RemoteForecasts;
@@ -85,8 +84,6 @@ class WorkersPlane implements DataPlane {
   #supervisor: WorkerSupervisor | undefined;
   #settings: PlaneSettings;
   #context: PlaneContext;
-  readonly #questions = new Map<number, Disposable & { answer(worker: number, use?: ClientUse): void }>();
-  #lastQuestion = 0;
   /** Settles when the last queued task has ended: an update of the listeners, or the preparation of a new worker. */
   #queue: Promise<unknown> = Promise.resolve();
 
@@ -101,7 +98,7 @@ class WorkersPlane implements DataPlane {
     this.#listeners = new WorkerListeners(
       clock,
       () => this.#ready,
-      (worker, listener, reply) => this.#sendTo(worker, { kind: 'permits', listener, reply }),
+      (worker, listener, reply) => this.#callsOf(worker)?.call('receivePermits', listener, reply),
     );
     this.#verdict = this.#createVerdict();
     this.dialer = this.#createDialer();
@@ -124,7 +121,7 @@ class WorkersPlane implements DataPlane {
       clock,
       wanted,
       entry: fileURLToPath(new URL(`./worker${extname(import.meta.url)}`, import.meta.url)),
-      onReport: (worker, report) => this.#receive(worker, report),
+      onEvent: ({ number }, event) => this.#forward(number, event),
       prepare: (worker) => this.#inTurn(() => this.#prepare(worker)),
       onLost: (worker, exit, restartMs) => this.#onLost(worker, exit, restartMs),
       onExit: (worker) => this.#onExit(worker),
@@ -163,14 +160,12 @@ class WorkersPlane implements DataPlane {
 
   async drain(): Promise<void> {
     this.#supervisor?.stopReplacing();
-    this.#sendToAll({ kind: 'drain' });
-    await Promise.all(this.#ready.map((worker) => worker.nextAnswer('drained')));
+    await Promise.all(this.#ready.map(({ calls }) => calls.ask('drain')));
   }
 
   async close(): Promise<void> {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     this.#forecastTimer?.[Symbol.dispose]();
-    for (const question of this.#questions.values()) question[Symbol.dispose]();
     this.#listeners.close();
     await this.#supervisor?.close();
     await this.#replica.close();
@@ -197,7 +192,7 @@ class WorkersPlane implements DataPlane {
       answerValidMs: () => this.#settings.dialer.attemptTimeoutMs,
       overrule: (process) => {
         if (process === PRIMARY) this.dialer.answeredElsewhere();
-        else this.#call('answeredElsewhere', [], (worker) => worker === process);
+        else this.#callsOf(process)?.call('answeredElsewhere');
       },
       onChange: (down) => {
         onNetwork(down);
@@ -244,34 +239,39 @@ class WorkersPlane implements DataPlane {
     return result;
   }
 
-  #sendTo(worker: number, message: ToWorker): void {
-    this.#open.get(worker)?.process.send(message);
+  #callsOf(worker: number): WorkerProcess['calls'] | undefined {
+    return this.#open.get(worker)?.process.calls;
   }
 
-  #sendToAll(message: ToWorker): void {
-    for (const { process } of this.#open.values()) process.send(message);
-  }
-
-  /** @param isMeant - whether the worker with this number gets the call; absent: all get it. */
+  /** @param except - the number of a worker that does not get the call. */
   #call<Call extends keyof WorkerCalls>(
     call: Call,
     args: Parameters<WorkerCalls[Call]>,
-    isMeant: (worker: number) => boolean = () => true,
+    except?: number,
   ): void {
-    const message = { kind: 'call', call, args: encodeForIpc(args) } as const;
-    for (const [worker, { process }] of this.#open) if (isMeant(worker)) process.send(message);
+    for (const [worker, { process }] of this.#open) if (worker !== except) process.calls.call(call, ...args);
   }
 
   #openWorker(process: WorkerProcess): void {
-    const { inheritedFds, mark, forecasts } = this.#options;
-    const replica = `worker ${process.number}`;
-    const shared = new SharedPoolServer(this.#shared.connect(replica), process.send);
-    this.#open.set(process.number, { process, shared });
-    process.send({
-      kind: 'open',
+    const { inheritedFds, mark, forecasts, onSourceFault } = this.#options;
+    const { number, calls } = process;
+    const replica = `worker ${number}`;
+    const shared = this.#shared.connect(replica);
+    this.#open.set(number, { process, shared });
+    calls.own = {
+      ...shared,
+      follow: () => shared.follow(followerIn(calls)),
+      onSourceFault,
+      onNetwork: (down) => this.#verdict.judged(number, down),
+      countWrongCredentials: (...attempt) => this.#call('countWrongCredentials', attempt, number),
+      closeTunnels: (...tunnels) => this.#call('closeTunnels', tunnels, number),
+      receivePermits: (listener, request) => this.#listeners.receivePermits(number, listener, request),
+      lastUses: (name) => this.#usesElsewhere(number, name),
+    };
+    calls.call('open', {
       replica,
-      settings: encodeForIpc(this.#settings),
-      forecasts: encodeForIpc(forecasts()),
+      settings: this.#settings,
+      forecasts: forecasts(),
       context: this.#context,
       inheritedFds: [...inheritedFds],
       mark,
@@ -296,56 +296,17 @@ class WorkersPlane implements DataPlane {
     this.#call('receiveForecasts', [forecasts]);
   }
 
-  #receive({ number }: WorkerProcess, report: WorkerReport): void {
-    switch (report.kind) {
-      case 'event':
-        this.#forward(number, report);
-        break;
-      case 'permits':
-        this.#listeners.receivePermits(number, report.listener, report.request);
-        break;
-      case 'network.judged':
-        this.#verdict.judged(number, report.down);
-        break;
-      case 'source.fault':
-        this.#options.onSourceFault(report.fault);
-        break;
-      case 'wrong-credentials':
-        this.#call('countWrongCredentials', [report.listener, report.attempt], (other) => other !== number);
-        break;
-      case 'tunnels.unwanted':
-        this.#call('closeTunnels', [report.name, report.host], (other) => other !== number);
-        break;
-      case 'uses.asked':
-        this.#askOthers(number, report);
-        break;
-      case 'use.found':
-        this.#questions.get(report.id)?.answer(number, report.use);
-        break;
-      default:
-        this.#open.get(number)?.shared.receive(report);
-    }
-  }
-
-  #askOthers(worker: number, { id: theirs, name }: Extract<WorkerReport, { kind: 'uses.asked' }>): void {
-    this.#lastQuestion += 1;
-    const id = this.#lastQuestion;
-    const asked = new Set([...this.#open.keys()].filter((other) => other !== worker));
+  async #usesElsewhere(asking: number, name: ClientName): Promise<readonly ClientUse[]> {
     const uses: ClientUse[] = [];
-    const end = () => {
-      timeout[Symbol.dispose]();
-      this.#questions.delete(id);
-      this.#sendTo(worker, { kind: 'uses.found', id: theirs, uses });
-    };
-    const timeout = this.#options.clock.after(ANSWER_TIMEOUT_MS, end);
-    const answer = (other: number, use?: ClientUse) => {
+    const others = [...this.#open.keys()].filter((worker) => worker !== asking);
+    const asked = others.map(async (worker) => {
+      const use = await this.#callsOf(worker)?.ask('findUse', name);
       if (use !== undefined) uses.push(use);
-      asked.delete(other);
-      if (asked.size === 0) end();
-    };
-    this.#questions.set(id, { answer, [Symbol.dispose]: () => timeout[Symbol.dispose]() });
-    for (const other of asked) this.#sendTo(other, { kind: 'uses.asked', id, name });
-    if (asked.size === 0) end();
+    });
+    const answered = new AbortController();
+    await Promise.race([Promise.all(asked), pause(this.#options.clock, ANSWER_TIMEOUT_MS, answered.signal)]);
+    answered.abort();
+    return uses;
   }
 
   #forward(worker: number, forwarded: ForwardedEvent): void {
@@ -378,7 +339,6 @@ class WorkersPlane implements DataPlane {
     void this.#open.get(number)?.shared.close();
     this.#open.delete(number);
     this.#listeners.workerExited(number);
-    for (const { answer } of this.#questions.values()) answer(number);
     this.#verdict.remove(number);
   }
 }

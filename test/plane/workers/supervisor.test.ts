@@ -7,10 +7,13 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import type { NoriaError } from '../../../src/core/faults.ts';
 import { Secret } from '../../../src/core/secret.ts';
-import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
-import type { FromWorker } from '../../../src/plane/workers/messages.ts';
+import type { FromWorker } from '../../../src/plane/workers/remote-calls.ts';
 import { openWorkerSupervisor, type WorkerSupervisorOptions } from '../../../src/plane/workers/supervisor.ts';
-import { type WorkerExit, withoutSecrets } from '../../../src/plane/workers/worker-process.ts';
+import {
+  type WorkerExit,
+  type WorkerProcess,
+  withoutSecrets,
+} from '../../../src/plane/workers/worker-process.ts';
 import { testFolder } from '../../journeys/noria-process.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
@@ -24,7 +27,7 @@ async function open(entry: string, more: Partial<WorkerSupervisorOptions> = {}) 
     clock: systemClock,
     entry: here(entry),
     wanted: 2,
-    onReport: () => {},
+    onEvent: () => {},
     prepare: async () => {},
     onLost: (_worker, exit, restartMs) => void lost.push({ ...exit, restartMs }),
     onExit: () => {},
@@ -35,15 +38,14 @@ async function open(entry: string, more: Partial<WorkerSupervisorOptions> = {}) 
   return { supervisor, lost, failed };
 }
 
-/** An order to `worker-that-obeys.ts`. */
-function order(what: 'crash' | 'stay') {
-  return { kind: 'call', call: 'resetRefusals', args: encodeForIpc([what]) } as const;
-}
+/** Gives an order to `worker-that-obeys.ts`. */
+const order = (worker: WorkerProcess | undefined, what: 'crash' | 'stay') =>
+  worker?.calls.call('resetRefusals', what);
 
 test('supervisor: a worker that exits is replaced, and the exit says why', async () => {
   const { supervisor, lost } = await open('worker-that-obeys.ts');
   const [first, second] = supervisor.ready;
-  first?.send(order('crash'));
+  order(first, 'crash');
   await until('it is lost', () => lost.length === 1);
   expect(lost[0]).toMatchObject({ how: 'ended with code 1', stack: expect.stringMatching(/told to crash/) });
   await until('a replacement is ready', () => supervisor.ready.length === 2);
@@ -141,7 +143,7 @@ test('supervisor: a worker that does not close in time is killed', async () => {
   const exits: string[] = [];
   const { supervisor } = await open('worker-that-obeys.ts', { clock });
   for (const worker of supervisor.ready) void worker.exited.then(({ how }) => exits.push(how));
-  supervisor.ready[0]?.send(order('stay'));
+  order(supervisor.ready[0], 'stay');
   const closed = supervisor.close();
   await until('the other worker has closed', () => exits.length === 1);
   clock.advance(2_000);
@@ -170,13 +172,13 @@ test('worker: an uncaught error ends it, and its last message holds the stack', 
   for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => (printed += chunk));
   child.on('message', (batch: FromWorker[]) => {
     received.push(...batch);
-    if (received.length === 1) child.send([{ kind: 'drain' }]); // the first message is noria's `open`
+    if (received.length === 1) child.send([{ kind: 'call', call: 'drain', args: [] }]); // the first message is noria's `open`
   });
   const [code] = await once(child, 'close');
   expect(code).toBe(1);
   expect(received.map(({ kind }) => kind)).toEqual(['loaded', 'crashed']);
   expect(received[1]).toMatchObject({
-    stack: expect.stringMatching(/^TypeError: the message drain arrived before the message open\n +at /),
+    stack: expect.stringMatching(/^TypeError: the call drain arrived before the call open\n +at /),
   });
   expect(printed).toBe('');
 });

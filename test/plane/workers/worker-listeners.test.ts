@@ -5,8 +5,14 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import { dialerSettings, poolSettings } from '../../../src/daemon/part-options.ts';
 import { boundAddress } from '../../../src/listener/listener.ts';
-import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
-import type { FromWorker, ToWorker } from '../../../src/plane/workers/messages.ts';
+import { decodeFromIpc, encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
+import {
+  type PrimaryCalls,
+  RemoteCalls,
+  type RemoteMessage,
+  type UpdateOutcome,
+  type WorkerCalls,
+} from '../../../src/plane/workers/remote-calls.ts';
 import { openWorkerSupervisor } from '../../../src/plane/workers/supervisor.ts';
 import { type ListeningWorker, WorkerListeners } from '../../../src/plane/workers/worker-listeners.ts';
 import { EMPTY_STATE } from '../../fleet/shared-pool-contract.ts';
@@ -15,32 +21,30 @@ import { ManualClock } from '../../support/manual-clock.ts';
 import { testConfig } from '../../support/noria.ts';
 import { until } from '../../support/until.ts';
 
-type Updated = Extract<FromWorker, { kind: 'updated' }>;
-
 /** A worker that answers each update as the test says. With `nothing`, it hangs until it is killed. */
 class FakeWorker implements ListeningWorker {
-  readonly received: ToWorker[] = [];
+  /** The arguments of each update. */
+  readonly received: unknown[][] = [];
   readonly killReasons: string[] = [];
-  readonly #answers: (Updated['outcome'] | 'nothing')[];
-  #exit: (() => void) | undefined;
+  readonly #answers: (UpdateOutcome | 'nothing')[];
+  readonly calls = new RemoteCalls<WorkerCalls, PrimaryCalls>((message) => this.#answer(message));
 
-  constructor(...answers: (Updated['outcome'] | 'nothing')[]) {
+  constructor(...answers: (UpdateOutcome | 'nothing')[]) {
     this.#answers = answers;
   }
 
-  nextAnswer<Kind extends 'loaded' | 'updated' | 'drained'>() {
-    const { promise, resolve } = Promise.withResolvers<Extract<FromWorker, { kind: Kind }> | undefined>();
-    const outcome = this.#answers.shift() ?? OPENED;
-    if (outcome === 'nothing') this.#exit = () => resolve(undefined);
-    else resolve({ kind: 'updated', outcome } as Extract<FromWorker, { kind: Kind }>); // the code under test awaits only `updated`
-    return promise;
+  #answer(message: RemoteMessage): void {
+    if (message.kind !== 'call' || message.id === undefined || !('encoded' in message.args)) return;
+    this.received.push(decodeFromIpc<unknown[]>(message.args));
+    const value = this.#answers.shift() ?? OPENED;
+    const { id } = message;
+    if (value === 'nothing') return;
+    queueMicrotask(() => this.calls.receive({ kind: 'answer', id, value: encodeForIpc({ value }) }));
   }
-
-  readonly send = (message: ToWorker): void => void this.received.push(message);
 
   killBecause(reason: string): void {
     this.killReasons.push(reason);
-    this.#exit?.();
+    this.calls.close();
   }
 }
 
@@ -151,11 +155,7 @@ test('worker: reports that it holds a socket that could not be bound', async () 
     clock: systemClock,
     entry: join(process.cwd(), 'src/plane/workers/worker.ts'),
     wanted: 1,
-    onReport: (worker, { kind }) => {
-      if (kind !== 'shared.follow') return;
-      worker.send({ kind: 'shared.state', state: encodeForIpc(EMPTY_STATE) });
-      worker.send({ kind: 'shared.activity', activity: { replicas: [], beats: [], uses: {} } });
-    },
+    onEvent: () => {},
     prepare: async () => {},
     onLost: () => {},
     onExit: () => {},
@@ -166,21 +166,16 @@ test('worker: reports that it holds a socket that could not be bound', async () 
   if (worker === undefined) throw new TypeError('there is one');
   const config = testConfig({ sources: [SOURCE] });
   const context = { sourceNames: ['city'], apiAddresses: [] };
-  worker.send({
-    kind: 'open',
+  worker.calls.own.follow = async () => worker.calls.call('receiveState', EMPTY_STATE);
+  worker.calls.call('open', {
     replica: 'worker 1',
-    settings: encodeForIpc({ dialer: dialerSettings(config), pool: poolSettings(config) }),
-    forecasts: encodeForIpc([]),
+    settings: { dialer: dialerSettings(config), pool: poolSettings(config) },
+    forecasts: [],
     context,
     inheritedFds: [],
     mark: 'noria-0',
   });
-  const outcomeAt = async (address: string) => {
-    const answer = worker.nextAnswer('updated');
-    const listeners = encodeForIpc(listenersAt(address));
-    worker.send({ kind: 'update', listeners, drainTimeoutMs: 0, permitListeners: [] });
-    return (await answer)?.outcome;
-  };
+  const outcomeAt = (address: string) => worker.calls.ask('update', listenersAt(address), 0, []);
   expect(await outcomeAt(`127.0.0.1:${boundAddress(program).port}`)).toMatchObject({
     code: 'listen-failed',
     holdsUnboundSocket: true,

@@ -1,15 +1,16 @@
 /** A worker without a data plane. It crashes or ignores `close` when a test says so through `resetRefusals`. */
 import { decodeFromIpc } from '../../../src/plane/workers/ipc-encoding.ts';
-import type { ToWorker } from '../../../src/plane/workers/messages.ts';
+import type { RemoteMessage } from '../../../src/plane/workers/remote-calls.ts';
 
 let stays = false;
 
-process.on('message', (batch: readonly ToWorker[]) => {
+process.on('message', (batch: readonly RemoteMessage[]) => {
   for (const message of batch) {
-    const [order] = message.kind === 'call' ? decodeFromIpc<string[]>(message.args) : [];
+    if (message.kind !== 'call' || !('encoded' in message.args)) continue;
+    const [order] = decodeFromIpc<string[]>(message.args);
     if (order === 'stay') stays = true;
     if (order === 'crash') crash();
-    if (message.kind === 'close' && !stays) process.exit(0);
+    if (message.call === 'close' && !stays) process.exit(0);
   }
 });
 process.send?.([{ kind: 'loaded' }]);

@@ -4,7 +4,7 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ToWorker } from '../../../src/plane/workers/messages.ts';
+import type { RemoteMessage } from '../../../src/plane/workers/remote-calls.ts';
 
 const marks = process.env['NORIA_TEST_MARKS'] ?? '';
 
@@ -17,8 +17,8 @@ function isFirst(mark: string): boolean {
   }
 }
 
-process.on('message', (batch: readonly ToWorker[]) => {
-  if (batch.some(({ kind }) => kind === 'close')) process.exit(0);
+process.on('message', (batch: readonly RemoteMessage[]) => {
+  if (batch.some((message) => message.kind === 'call' && message.call === 'close')) process.exit(0);
 });
 
 function load(then = () => {}): void {

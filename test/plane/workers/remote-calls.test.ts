@@ -1,7 +1,13 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { Secret } from '../../../src/core/secret.ts';
 import { MemorySharedPool } from '../../../src/fleet/memory-shared-pool.ts';
-import { IpcSharedPool, SharedPoolServer } from '../../../src/plane/workers/shared-channel.ts';
+import {
+  followerIn,
+  type PrimaryCalls,
+  RemoteCalls,
+  sharedPoolOf,
+  type WorkerCalls,
+} from '../../../src/plane/workers/remote-calls.ts';
 import { Recorder, sharedMember, testSharedPool } from '../../fleet/shared-pool-contract.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
@@ -18,36 +24,34 @@ function openStage() {
   const clock = new ManualClock();
   const memory = new MemorySharedPool({ clock });
   const connect = (replica: string) => {
-    const server = new SharedPoolServer(
-      memory.connect(replica),
+    const shared = memory.connect(replica);
+    const primary: RemoteCalls<PrimaryCalls, WorkerCalls> = new RemoteCalls(
       overPipe((message) => worker.receive(message)),
     );
-    const worker: IpcSharedPool = new IpcSharedPool(overPipe((message) => server.receive(message)));
-    onTestFinished(() => server.close());
-    return { worker, server };
+    const worker: RemoteCalls<WorkerCalls, PrimaryCalls> = new RemoteCalls(
+      overPipe((message) => primary.receive(message)),
+    );
+    worker.own = { ...shared, follow: () => shared.follow(followerIn(worker)) };
+    const close = async () => {
+      await shared.close();
+      worker.close();
+      primary.close();
+    };
+    onTestFinished(close);
+    return { ...sharedPoolOf(primary), close }; // the primary closes the connection when the process has exited
   };
   return { clock, memory, connect };
 }
 
-testSharedPool('over IPC', () => {
-  const { clock, connect } = openStage();
-  return { clock, connect: (replica) => withClose(connect(replica)) };
-});
+testSharedPool('over IPC', () => openStage());
 
-function withClose({ worker, server }: ReturnType<ReturnType<typeof openStage>['connect']>) {
-  return {
-    follow: (follower: Recorder) => worker.follow(follower),
-    publish: worker.publish.bind(worker),
-    beat: worker.beat.bind(worker),
-    bindSession: worker.bindSession.bind(worker),
-    findSession: worker.findSession.bind(worker),
-    // The primary closes the connection when the process has exited.
-    close: async () => {
-      await worker.close();
-      await server.close();
-    },
-  };
-}
+test('remote calls: questions to a process that ends get no answer', async () => {
+  const calls = new RemoteCalls<WorkerCalls, PrimaryCalls>(() => {});
+  const asked = calls.ask('drain');
+  calls.close();
+  expect(await asked).toBeUndefined();
+  expect(await calls.ask('drain')).toBeUndefined();
+});
 
 test('over IPC: a worker gets the password that belongs to a member', async () => {
   const stage = openStage();
@@ -55,7 +59,7 @@ test('over IPC: a worker gets the password that belongs to a member', async () =
   await primary.follow(new Recorder());
   const login = { username: 'me', password: new Secret('right-one') };
   primary.publish([{ kind: 'member.joined', member: { ...sharedMember(stage, 'member01'), login } }]);
-  const { worker } = stage.connect('worker');
+  const worker = stage.connect('worker');
   const seen = new Recorder();
   await worker.follow(seen);
   primary.publish([{ kind: 'member.joined', member: { ...sharedMember(stage, 'member02'), login } }]);
