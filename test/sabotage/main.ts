@@ -15,6 +15,8 @@ import { parseArgs } from 'node:util';
 import { type Played, run, runTests, withCopies } from './copies.ts';
 import { applied, SABOTAGES, type Sabotage } from './table.ts';
 
+const PROJECTS = ['--project=noria', '--project=long'];
+
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
@@ -38,7 +40,7 @@ function playAll(): Promise<number> {
     const [first = ''] = copies;
     if (!values['no-control']) {
       const files = [...new Set(rows.map(({ noticedBy }) => noticedBy).filter((by) => by !== 'chaos'))];
-      const { failed, timedOut, trouble } = await runTests(first, files, []);
+      const { failed, timedOut, trouble } = await runTests(first, files, PROJECTS);
       const all = [...failed, ...timedOut];
       for (const name of all) console.log(`fails without a sabotage: ${name}`);
       if (trouble !== undefined) console.log(`without a sabotage: ${trouble}`);
@@ -65,7 +67,7 @@ async function play(row: Sabotage, copy: string): Promise<boolean> {
   writeFileSync(path, applied(row, text));
   const { failed, timedOut, trouble } = await (row.noticedBy === 'chaos'
     ? runChaos(copy)
-    : runTests(copy, [row.noticedBy], ['--bail=1'])
+    : runTests(copy, [row.noticedBy], [...PROJECTS, '--bail=1'])
   ).finally(() => writeFileSync(path, text));
   const seconds = ((performance.now() - startedMs) / 1_000).toFixed(1);
   const [by] = failed;
@@ -88,5 +90,10 @@ async function runChaos(copy: string): Promise<Played> {
   ]);
   const [, broken = ''] = output.split('Broken invariants:');
   const failed = [...broken.matchAll(/^- (.*)$/gm)].map(([, text = '']) => `chaos: ${text}`);
-  return { failed, timedOut: [], trouble: failed.length === 0 ? output.slice(-500) : undefined };
+  return {
+    failed,
+    timedOut: [],
+    trouble: failed.length === 0 ? output.slice(-500) : undefined,
+    tookMs: new Map(),
+  };
 }

@@ -126,6 +126,32 @@ test('journal: a record knows its age, though the wall clock was set', async () 
   expect(next.found.get('b')?.ageMs).toBe(5_000);
 });
 
+test('journal: closing gives each record the time of the last write', async () => {
+  const path = journalPath();
+  const opened = await openIn(path);
+  const { records, attach, clock, journal } = opened;
+  attach();
+  records.change('a', 1);
+  await save(opened, path, '"a"');
+  clock.advance(20_000);
+  await journal.close();
+  clock.advance(5_000);
+  const { journal: next } = await openIn(path, clock);
+  expect(next.found.get('a')?.ageMs).toBe(5_000);
+});
+
+test('journal: what it found is not kept once the records are attached', async () => {
+  const path = journalPath();
+  const opened = await openIn(path);
+  opened.attach();
+  opened.records.change('a', 1);
+  await save(opened, path, '"a"');
+  const next = await openIn(path);
+  expect(next.journal.found.size).toBe(1);
+  next.attach();
+  expect(next.journal.found.size).toBe(0);
+});
+
 test('journal: a file of outdated lines is replaced', async () => {
   const path = journalPath();
   const opened = await openIn(path);
