@@ -10,7 +10,6 @@ export interface AdminBackend {
   members(): readonly MemberJson[];
   memberCounts(): readonly ({ readonly source: string } & Readonly<Record<MemberJson['state'], number>>)[];
   sessions(): readonly SessionJson[];
-  /** The busiest sites. */
   sites(): readonly SiteJson[];
   /** The spacing in ms of the sites that rules of `targets` name. */
   siteSpacings(): ReadonlyMap<string, number>;

@@ -67,7 +67,19 @@ const eventsRoute = createRoute({
 });
 
 export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): void {
-  const readers = new Readers();
+  const readers = new Map<string, number>();
+  const reasonToRefuse = (client: string): string | undefined => {
+    const all = [...readers.values()].reduce((sum, count) => sum + count, 0);
+    if (all >= MAX_READERS) return `${MAX_READERS} clients already read the stream: try again later`;
+    return (readers.get(client) ?? 0) >= MAX_READERS_PER_CLIENT
+      ? `${MAX_READERS_PER_CLIENT} clients at this address already read the stream: close one of them`
+      : undefined;
+  };
+  const change = (client: string, by: 1 | -1) => {
+    const count = (readers.get(client) ?? 0) + by;
+    if (count > 0) readers.set(client, count);
+    else readers.delete(client);
+  };
   app.openapi(eventsRoute, (context) => {
     const { only } = context.req.valid('query');
     const wanted = only === undefined ? STREAMED_EVENTS : only.split(',');
@@ -76,37 +88,17 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
       return sendError(context, 'bad-request', `the parameter "only" contains an unknown event: ${unknown}`);
     }
     const client = clientNetwork(getConnInfo(context).remote.address ?? '');
-    const reason = readers.reasonToRefuse(client);
+    const reason = reasonToRefuse(client);
     if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
       // Checks again whether the client may read: other clients may have opened streams since the first check.
-      if (readers.reasonToRefuse(client) !== undefined) return undefined;
-      readers.change(client, 1);
-      return new EventQueue(names, bus, clock, () => readers.change(client, -1));
+      if (reasonToRefuse(client) !== undefined) return undefined;
+      change(client, 1);
+      return new EventQueue(names, bus, clock, () => change(client, -1));
     });
     return context.body(stream, 200, { 'Content-Type': 'text/event-stream' });
   });
-}
-
-class Readers {
-  readonly #counts = new Map<string, number>();
-  #total = 0;
-
-  reasonToRefuse(client: string): string | undefined {
-    if (this.#total >= MAX_READERS) return `${MAX_READERS} clients already read the stream: try again later`;
-    const isFull = (this.#counts.get(client) ?? 0) >= MAX_READERS_PER_CLIENT;
-    return isFull
-      ? `${MAX_READERS_PER_CLIENT} clients at this address already read the stream: close one of them`
-      : undefined;
-  }
-
-  change(client: string, by: 1 | -1): void {
-    this.#total += by;
-    const count = (this.#counts.get(client) ?? 0) + by;
-    if (count > 0) this.#counts.set(client, count);
-    else this.#counts.delete(client);
-  }
 }
 
 function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8Array> {

@@ -85,15 +85,15 @@ const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 
 type FailureSide = keyof HistoryView['failures'];
 type Count = FailureSide | 'tunnels' | 'failedRequests' | 'leftUsed' | 'leftUnused';
-type Column = Count | 'bytesUp' | 'bytesDown' | 'dialP50' | 'dialP95';
+type Column = Count | 'bytesUp' | 'bytesDown';
 
-export class TrafficRing {
+class TrafficRing {
   readonly #span: Span;
   readonly #stepMs: number;
   readonly #stepCount: number;
   readonly #columns: { readonly [C in Column]: Float64Array };
-  readonly #latencies = new LatencyHistogram();
-  readonly #endedLatencies: Uint32Array;
+  /** For each step, how many dials took how long. */
+  readonly #latencies: readonly Uint32Array[];
   readonly #firstStep: number;
   #currentStep: number;
 
@@ -111,17 +111,16 @@ export class TrafficRing {
       leftUnused: column(),
       bytesUp: column(),
       bytesDown: column(),
-      dialP50: column(),
-      dialP95: column(),
     };
-    this.#endedLatencies = new Uint32Array(stepCount * BUCKET_COUNT);
+    this.#latencies = Array.from({ length: stepCount }, () => new Uint32Array(BUCKET_COUNT));
     this.#firstStep = Math.floor(now / stepMs);
     this.#currentStep = this.#firstStep;
   }
 
   addTunnel(ms: number, now: number): void {
     this.add('tunnels', now);
-    this.#latencies.add(ms);
+    const bucket = ms <= 1 ? 0 : Math.min(BUCKET_COUNT - 1, Math.floor(Math.log2(ms) * BUCKETS_PER_OCTAVE));
+    add(this.#latencies[this.#currentStep % this.#stepCount], bucket, 1);
   }
 
   add(column: Count, now: number): void {
@@ -157,8 +156,8 @@ export class TrafficRing {
     const stepSeconds = this.#stepMs / SECOND_MS;
     const { failedRequests } = this.#columns;
     const rate = (column: Column) => this.#values(column, (value) => toTenths(value / stepSeconds));
-    const latency = (column: Column) =>
-      this.#values(column, (value) => (value === 0 ? null : toTenths(value)));
+    const latency = (fraction: number) =>
+      this.#values('tunnels', (_value, index) => quantile(this.#latencies[index] ?? [], fraction));
     return {
       span: this.#span,
       stepSeconds,
@@ -169,8 +168,8 @@ export class TrafficRing {
       successRate: this.#values('tunnels', (ok, index) => shareOf(ok, failedRequests[index] ?? 0)),
       membersLeft: { used: this.#values('leftUsed'), unused: this.#values('leftUnused') },
       total: this.#total(),
-      dialP50Ms: latency('dialP50'),
-      dialP95Ms: latency('dialP95'),
+      dialP50Ms: latency(0.5),
+      dialP95Ms: latency(0.95),
       failures: forEachSide((side) => this.#values(side)),
     };
   }
@@ -178,30 +177,26 @@ export class TrafficRing {
   #total(): HistoryView['total'] {
     const sum = (column: Column) =>
       this.#values(column).reduce<number>((all, value) => all + (value ?? 0), 0);
-    const latencies = new LatencyHistogram();
-    latencies.addAll(this.#endedLatencies);
-    const [p50, p95] = [latencies.quantile(0.5), latencies.quantile(0.95)];
+    const dials = new Uint32Array(BUCKET_COUNT);
+    const current = this.#latencies[this.#currentStep % this.#stepCount];
+    for (const step of this.#latencies)
+      if (step !== current) for (const [bucket, count] of step.entries()) add(dials, bucket, count);
     return {
       succeeded: sum('tunnels'),
       failed: sum('failedRequests'),
-      dialP50Ms: p50 === undefined ? null : toTenths(p50),
-      dialP95Ms: p95 === undefined ? null : toTenths(p95),
+      dialP50Ms: quantile(dials, 0.5),
+      dialP95Ms: quantile(dials, 0.95),
     };
   }
 
   #advanceTo(now: number): number {
     const step = Math.floor(now / this.#stepMs);
     if (step !== this.#currentStep) {
-      const ended = this.#currentStep % this.#stepCount;
-      this.#columns.dialP50[ended] = this.#latencies.quantile(0.5) ?? 0;
-      this.#columns.dialP95[ended] = this.#latencies.quantile(0.95) ?? 0;
-      this.#latencies.copyTo(this.#endedLatencies, ended * BUCKET_COUNT);
-      this.#latencies.reset();
       const passed = Math.min(step - this.#currentStep, this.#stepCount);
       for (let back = 0; back < passed; back += 1) {
         const index = (step - back) % this.#stepCount;
         for (const column of Object.values(this.#columns)) column[index] = 0;
-        this.#endedLatencies.fill(0, index * BUCKET_COUNT, (index + 1) * BUCKET_COUNT);
+        this.#latencies[index]?.fill(0);
       }
       this.#currentStep = step;
     }
@@ -220,8 +215,8 @@ export class TrafficRing {
   }
 }
 
-function add(column: Float64Array, index: number, amount: number): void {
-  column[index] = (column[index] ?? 0) + amount;
+function add(column: Float64Array | Uint32Array | undefined, index: number, amount: number): void {
+  if (column !== undefined) column[index] = (column[index] ?? 0) + amount;
 }
 
 function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in FailureSide]: Value } {
@@ -244,45 +239,16 @@ function toTenths(value: number): number {
   return Math.round(value * 10) / 10;
 }
 
-class LatencyHistogram {
-  readonly #counts = new Float64Array(BUCKET_COUNT);
-  #total = 0;
-
-  add(ms: number): void {
-    const bucket = ms <= 1 ? 0 : Math.min(BUCKET_COUNT - 1, Math.floor(Math.log2(ms) * BUCKETS_PER_OCTAVE));
-    this.#addTo(bucket, 1);
+/** In ms: the middle of its bucket; null if nothing was counted. */
+function quantile(counts: ArrayLike<number>, fraction: number): number | null {
+  const total = Array.from(counts).reduce((sum, count) => sum + count, 0);
+  if (total === 0) return null;
+  const wanted = Math.max(1, Math.ceil(fraction * total));
+  let seen = 0;
+  let bucket = 0;
+  for (; bucket < BUCKET_COUNT - 1; bucket += 1) {
+    seen += counts[bucket] ?? 0;
+    if (seen >= wanted) break;
   }
-
-  addAll(stored: Uint32Array): void {
-    for (const [index, count] of stored.entries()) {
-      if (count > 0) this.#addTo(index % BUCKET_COUNT, count);
-    }
-  }
-
-  copyTo(stored: Uint32Array, offset: number): void {
-    stored.set(this.#counts, offset);
-  }
-
-  /** In ms: the middle of its bucket; undefined if the histogram is empty. */
-  quantile(fraction: number): number | undefined {
-    if (this.#total === 0) return undefined;
-    const wanted = Math.max(1, Math.ceil(fraction * this.#total));
-    let seen = 0;
-    let bucket = 0;
-    for (; bucket < BUCKET_COUNT - 1; bucket += 1) {
-      seen += this.#counts[bucket] ?? 0;
-      if (seen >= wanted) break;
-    }
-    return 2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE);
-  }
-
-  reset(): void {
-    this.#counts.fill(0);
-    this.#total = 0;
-  }
-
-  #addTo(bucket: number, count: number): void {
-    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + count;
-    this.#total += count;
-  }
+  return toTenths(2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE));
 }

@@ -99,7 +99,6 @@ export function addRoutes(
   };
 }
 
-/** Adds a route without parameters. */
 function addRead(
   app: OpenAPIHono,
   path: string,
