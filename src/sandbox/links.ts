@@ -197,16 +197,15 @@ const MAX_COUNT = 200;
 const MAX_BODY_BYTES = 65_536;
 const MAINLAND = LOCATIONS.filter(({ region }) => region === 'mainland');
 
-type LinkSettings = Pick<CommonSettings, 'paceMs' | 'lifetimeMs'>;
 export type SandboxLink = ReturnType<LinkServer['list']>[number];
 
 export class LinkServer {
   readonly #clock: Clock;
-  readonly #settings: LinkSettings;
+  readonly #settings: Pick<CommonSettings, 'paceMs' | 'lifetimeMs'>;
   readonly #links: ReadonlyMap<string, OpenLink>;
 
   /** @param settings - replace the pace and the lifetimes of all vendors. */
-  constructor(clock: Clock, settings: LinkSettings, membersOf: (vendor: LinkVendor) => InstanceMembers) {
+  constructor(clock: Clock, settings: CommonSettings, membersOf: (vendor: LinkVendor) => InstanceMembers) {
     this.#clock = clock;
     this.#settings = settings;
     this.#links = new Map(

@@ -213,8 +213,8 @@ const STATUS_CAUSES: Readonly<Record<number, RefusalCause>> = {
 
 async function answerBadly(socket: Socket, member: RunningMember, behaviour: BadBehaviour): Promise<void> {
   const { protocol } = member.traits;
-  if (('when' in behaviour ? behaviour.when : undefined) !== 'accept')
-    await new SocketReader(socket).waitForBytes();
+  const waits = ('when' in behaviour ? behaviour.when : undefined) !== 'accept';
+  if (waits && socket.readableLength === 0) await waitForMore(socket);
   switch (behaviour.how) {
     case 'refuse': // the member no longer listens, but this connection was already in the kernel's queue
       socket.destroy();
@@ -356,14 +356,13 @@ function readProxyRequest(
   login: ClientLogin | undefined,
   send: Send,
 ): Promise<ProxyRequest | undefined> {
-  const reader = new SocketReader(socket);
   switch (protocol) {
     case 'socks5':
-      return readSocks5(reader, login, send);
+      return readSocks5(socket, login, send);
     case 'socks4':
-      return readSocks4(reader);
+      return readSocks4(socket);
     case 'http':
-      return readHttp(reader, login, send);
+      return readHttp(socket, login, send);
   }
 }
 
@@ -372,24 +371,24 @@ function refusalCauseOf(error: unknown): RefusalCause {
 }
 
 async function readSocks5(
-  reader: SocketReader,
+  socket: Socket,
   login: ClientLogin | undefined,
   send: Send,
 ): Promise<ProxyRequest | undefined> {
-  await expectVersion(reader, 5);
-  const methods = await reader.take(await reader.byte());
+  await expectVersion(socket, 5);
+  const methods = await take(socket, await takeByte(socket));
   const wanted = login === undefined ? 0x00 : 0x02;
   if (!methods.includes(wanted)) {
     await send(Buffer.from([0x05, 0xff])); // the code for "no acceptable methods"
     return undefined;
   }
   await send(Buffer.from([0x05, wanted]));
-  if (login !== undefined && !(await readLogin(reader, login, send))) return undefined;
+  if (login !== undefined && !(await readLogin(socket, login, send))) return undefined;
 
-  await expectVersion(reader, 5);
-  const [command, , addressType] = await reader.take(3);
-  const host = await readSocks5Host(reader, addressType);
-  const port = (await reader.take(2)).readUInt16BE(0);
+  await expectVersion(socket, 5);
+  const [command, , addressType] = await take(socket, 3);
+  const host = await readSocks5Host(socket, addressType);
+  const port = (await take(socket, 2)).readUInt16BE(0);
   const reply = (code: number) => Buffer.from([0x05, code, 0x00, 0x01, 0, 0, 0, 0, 0, 0]);
   if (host === undefined || command !== 0x01) {
     await send(reply(host === undefined ? 0x08 : SOCKS5_REPLIES.command));
@@ -400,33 +399,33 @@ async function readSocks5(
 }
 
 /** Reads a user name and password (RFC 1929), and answers whether they are right. */
-async function readLogin(reader: SocketReader, login: ClientLogin, send: Send): Promise<boolean> {
-  await expectVersion(reader, 1);
-  const username = (await reader.take(await reader.byte())).toString('utf8');
-  const password = (await reader.take(await reader.byte())).toString('utf8');
+async function readLogin(socket: Socket, login: ClientLogin, send: Send): Promise<boolean> {
+  await expectVersion(socket, 1);
+  const username = (await take(socket, await takeByte(socket))).toString('utf8');
+  const password = (await take(socket, await takeByte(socket))).toString('utf8');
   const isCorrect = username === login.username && password === login.password;
   await send(Buffer.from([0x01, isCorrect ? 0x00 : 0x01]));
   return isCorrect;
 }
 
-async function readSocks5Host(reader: SocketReader, addressType: number | undefined) {
-  if (addressType === 0x01) return [...(await reader.take(4))].join('.');
-  if (addressType === 0x03) return (await reader.take(await reader.byte())).toString('utf8');
+async function readSocks5Host(socket: Socket, addressType: number | undefined) {
+  if (addressType === 0x01) return [...(await take(socket, 4))].join('.');
+  if (addressType === 0x03) return (await take(socket, await takeByte(socket))).toString('utf8');
   if (addressType !== 0x04) return undefined;
-  const bytes = await reader.take(16);
+  const bytes = await take(socket, 16);
   const groups = Array.from({ length: 8 }, (_, at) => bytes.readUInt16BE(at * 2).toString(16)).join(':');
   return new URL(`http://[${groups}]`).hostname.slice(1, -1);
 }
 
-async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefined> {
-  await expectVersion(reader, 4);
-  const command = await reader.byte();
-  const port = (await reader.take(2)).readUInt16BE(0);
-  const address = await reader.take(4);
-  await reader.takeThrough('\0', MAX_HEAD_BYTES);
+async function readSocks4(socket: Socket): Promise<ProxyRequest | undefined> {
+  await expectVersion(socket, 4);
+  const command = await takeByte(socket);
+  const port = (await take(socket, 2)).readUInt16BE(0);
+  const address = await take(socket, 4);
+  await takeThrough(socket, '\0');
   const isNamed = address[0] === 0 && address[1] === 0 && address[2] === 0 && address[3] !== 0;
   const host = isNamed
-    ? (await reader.takeThrough('\0', MAX_HEAD_BYTES)).subarray(0, -1).toString('utf8')
+    ? (await takeThrough(socket, '\0')).subarray(0, -1).toString('utf8')
     : [...address].join('.');
   const reply = (code: number) => Buffer.from([0x00, code, 0, 0, 0, 0, 0, 0]);
   if (command !== 0x01) throw new HandshakeError(`SOCKS4 command ${command}`);
@@ -434,11 +433,11 @@ async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefine
 }
 
 async function readHttp(
-  reader: SocketReader,
+  socket: Socket,
   login: ClientLogin | undefined,
   send: Send,
 ): Promise<ProxyRequest | undefined> {
-  const head = (await reader.takeThrough('\r\n\r\n', MAX_HEAD_BYTES)).toString('latin1');
+  const head = (await takeThrough(socket, '\r\n\r\n')).toString('latin1');
   const [requestLine = '', ...lines] = head.slice(0, -4).split('\r\n');
   const [method = '', target = ''] = requestLine.split(' ');
   const token = Buffer.from(`${login?.username}:${login?.password}`).toString('base64');
@@ -470,8 +469,8 @@ function httpAnswer(status: number, headers = ''): Buffer {
   return Buffer.from(head + page, 'latin1');
 }
 
-async function expectVersion(reader: SocketReader, version: number): Promise<void> {
-  const got = await reader.byte();
+async function expectVersion(socket: Socket, version: number): Promise<void> {
+  const got = await takeByte(socket);
   if (got !== version) throw new HandshakeError(`the client sent version ${got} instead of ${version}`);
 }
 
@@ -479,65 +478,49 @@ class HandshakeError extends Error {
   override readonly name = 'HandshakeError';
 }
 
-class SocketReader {
-  readonly #socket: Socket;
+function take(socket: Socket, count: number): Promise<Buffer> {
+  return collect(socket, (seen) => (seen.length >= count ? count : undefined));
+}
 
-  constructor(socket: Socket) {
-    this.#socket = socket;
-  }
+async function takeByte(socket: Socket): Promise<number> {
+  return (await take(socket, 1)).readUInt8(0);
+}
 
-  take(count: number): Promise<Buffer> {
-    return this.#collect((seen) => (seen.length >= count ? count : undefined));
-  }
+/**
+ * Takes all bytes up to and including `mark`.
+ * @throws HandshakeError also if `mark` is not within the first `MAX_HEAD_BYTES` bytes.
+ */
+function takeThrough(socket: Socket, mark: string): Promise<Buffer> {
+  return collect(socket, (seen) => {
+    const at = seen.indexOf(mark);
+    if (at < 0 && seen.length > MAX_HEAD_BYTES)
+      throw new HandshakeError(`no end within ${MAX_HEAD_BYTES} bytes`);
+    return at < 0 ? undefined : at + mark.length;
+  });
+}
 
-  async byte(): Promise<number> {
-    return (await this.take(1)).readUInt8(0);
-  }
-
-  /**
-   * Takes all bytes up to and including `mark`.
-   * @throws HandshakeError also if `mark` is not within the first `limit` bytes.
-   */
-  takeThrough(mark: string, limit: number): Promise<Buffer> {
-    return this.#collect((seen) => {
-      const at = seen.indexOf(mark);
-      if (at < 0 && seen.length > limit) throw new HandshakeError(`no end within ${limit} bytes`);
-      return at < 0 ? undefined : at + mark.length;
-    });
-  }
-
-  async #collect(endOf: (seen: Buffer) => number | undefined): Promise<Buffer> {
-    let seen = Buffer.alloc(0);
-    for (;;) {
-      const end = endOf(seen);
-      if (end !== undefined) {
-        if (end < seen.length) this.#socket.unshift(seen.subarray(end));
-        return seen.subarray(0, end);
-      }
-      // Call `read` without a size: with a size, a socket with fewer bytes would emit `readable` again and again.
-      const chunk: Buffer | null = this.#socket.read();
-      if (chunk === null) await this.#waitForMore();
-      else seen = Buffer.concat([seen, chunk]);
+async function collect(socket: Socket, endOf: (seen: Buffer) => number | undefined): Promise<Buffer> {
+  let seen = Buffer.alloc(0);
+  for (;;) {
+    const end = endOf(seen);
+    if (end !== undefined) {
+      if (end < seen.length) socket.unshift(seen.subarray(end));
+      return seen.subarray(0, end);
     }
+    // Call `read` without a size: with a size, a socket with fewer bytes would emit `readable` again and again.
+    const chunk: Buffer | null = socket.read();
+    if (chunk === null) await waitForMore(socket);
+    else seen = Buffer.concat([seen, chunk]);
   }
+}
 
-  async waitForBytes(): Promise<void> {
-    if (this.#socket.readableLength === 0) await this.#waitForMore();
-  }
-
-  async #waitForMore(): Promise<void> {
-    const socket = this.#socket;
-    if (socket.destroyed || socket.readableEnded) throw new HandshakeError('the client left');
-    const finished = new AbortController();
-    const { signal } = finished;
-    try {
-      await Promise.race([
-        once(socket, 'readable', { signal }),
-        once(socket, 'end', { signal }),
-        once(socket, 'close', { signal }),
-      ]);
-    } finally {
-      finished.abort();
-    }
+async function waitForMore(socket: Socket): Promise<void> {
+  if (socket.destroyed || socket.readableEnded) throw new HandshakeError('the client left');
+  const finished = new AbortController();
+  const { signal } = finished;
+  try {
+    await Promise.race(['readable', 'end', 'close'].map((event) => once(socket, event, { signal })));
+  } finally {
+    finished.abort();
   }
 }

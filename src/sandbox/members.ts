@@ -11,7 +11,6 @@ import type { ProxyProtocol, SandboxLocation } from './operations.ts';
 import type { Behaviour } from './scenario.ts';
 import { type ClientLogin, type IdentifiedOptions, loginOf } from './settings.ts';
 
-/** What all members of a sandbox share. */
 export interface Machine {
   readonly exits: Exits;
   readonly clock: Clock;
@@ -28,7 +27,6 @@ export class RunningMember {
   readonly login: ClientLogin | undefined;
   port = 0;
   behaviour: Behaviour;
-  /** How many connections it has accepted. */
   accepted = 0;
   readonly #machine: Pick<Machine, 'clock' | 'serve'>;
   readonly #lifeMs: number;
