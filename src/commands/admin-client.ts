@@ -1,6 +1,7 @@
 /** Sends requests to the admin API of a running noria. Checks each answer against the schemas of the admin API. */
 import type { IncomingMessage } from 'node:http';
 import { isIPv6 } from 'node:net';
+import { dirname, resolve as resolvePath } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { z } from '@hono/zod-openapi';
 import {
@@ -12,11 +13,11 @@ import {
   type Status,
   statusSchema,
 } from '../admin/schemas.ts';
-import { type AdminSection, readAdminSection } from '../config/admin-section.ts';
-import { findDefaultFile } from '../config/files.ts';
+import { type Environment, ParsedDocument, valueAt } from '../config/document.ts';
+import { decodeText, findDefaultFile, systemFiles, whyUnreadable } from '../config/files.ts';
 import { describeError, FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort, parsePort } from '../core/host-port.ts';
-import { localHostOf } from '../core/listen-address.ts';
+import { type ListenAddress, localHostOf, readListenAddress } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
 import { readVersion } from '../core/version.ts';
 import type { Flag } from './command.ts';
@@ -259,9 +260,7 @@ function defaultTarget(env: Terminal['env']): AdminTarget {
 }
 
 function readTarget(file: string, env: Terminal['env']): AdminTarget {
-  const section = readAdminSection(file, env);
-  const { address } = section;
-  const token = { token: section.token, tokenNote: tokenNote(file, section) };
+  const { address, ...token } = readAdminSection(file, env);
   if (address === undefined) return { ...DEFAULT_TARGET, ...token };
   if (address === 'off') throw badUsage(`admin is off in ${file}: the daemon has no admin API`);
   if (address.kind === 'fd' || address.port === 0) {
@@ -271,11 +270,61 @@ function readTarget(file: string, env: Terminal['env']): AdminTarget {
   return { ...token, origin: httpOrigin(address.host, address.port), givenBy: `admin.address of ${file}` };
 }
 
-function tokenNote(file: string, { token, tokenProblem }: AdminSection): string {
-  if (token !== undefined) return `admin.token of ${file}`;
-  return tokenProblem === undefined
-    ? `${file} has no admin.token`
-    : `admin.token of ${file}: ${tokenProblem}`;
+/**
+ * Reads only the section `admin`. The rest of the file may be invalid: controlling a noria needs no other secret or
+ * variable. Does not load the schema, because that would double the CPU time of a health check.
+ */
+function readAdminSection(file: string, env: Environment) {
+  const document = new ParsedDocument(readText(file), env);
+  const [first] = document.problems;
+  if (document.tree === undefined) {
+    const { line, col } = document.lines.linePos(first?.offset ?? 0);
+    throw invalid(`${file}:${line}:${col}`, `invalid YAML: ${first?.message}`);
+  }
+  const text = (key: string) => {
+    const value = valueAt(document.tree, ['admin', key]);
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  };
+  const problemAt = (path: string) => document.problems.find((problem) => problem.path === path)?.message;
+  const note = `admin.token of ${file}`;
+  const isOff = valueAt(document.tree, ['admin']) === 'off';
+  const problem = problemAt('admin.address');
+  if (problem !== undefined) throw invalid(file, `admin.address: ${problem}`);
+  const address = isOff ? 'off' : addressOf(file, text('address'));
+  const unreadable = (why: string) => ({ address, token: undefined, tokenNote: `${note}: ${why}` });
+  const tokenProblem = problemAt('admin.token') ?? problemAt('admin.tokenFile');
+  if (tokenProblem !== undefined) return unreadable(tokenProblem);
+  const [plain, path] = [text('token'), text('tokenFile')];
+  try {
+    const token = plain ?? (path && readText(resolvePath(dirname(file), path)).replace(/\r?\n$/, ''));
+    if (token === undefined) return { address, token, tokenNote: `${file} has no admin.token` };
+    return { address, token: new Secret(token), tokenNote: note };
+  } catch (error) {
+    return unreadable(describeError(error));
+  }
+}
+
+function addressOf(file: string, text: string | undefined): ListenAddress | 'off' | undefined {
+  if (text === undefined || text === 'off') return text;
+  const reading = readListenAddress(text);
+  if ('value' in reading) return reading.value;
+  throw invalid(file, `admin.address ${reading.wrong}; expected off or host:port`);
+}
+
+function readText(file: string): string {
+  let bytes: Buffer;
+  try {
+    bytes = systemFiles.read(file);
+  } catch (error) {
+    throw invalid(file, whyUnreadable(error));
+  }
+  const reading = decodeText(bytes);
+  if ('value' in reading) return reading.value;
+  throw invalid(file, reading.wrong);
+}
+
+function invalid(place: string, message: string): NoriaError {
+  return new NoriaError('bad-config', `${place}: ${message}`);
 }
 
 function originOf(text: string, givenBy: string): string {

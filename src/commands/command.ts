@@ -5,13 +5,6 @@ import { parsePort } from '../core/host-port.ts';
 import type { LogLevel } from '../core/log-options.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-interface CommandContext {
-  readonly program: Command;
-  readonly terminal: Terminal;
-  logLevel(): LogLevel | undefined;
-  onExitCode(code: number): void;
-}
-
 export type Flag = readonly [
   flags: string,
   about: string,
@@ -24,7 +17,12 @@ export type Flag = readonly [
   },
 ];
 
-export type AddCommand = (context: CommandContext) => void;
+export type AddCommand = (context: {
+  readonly program: Command;
+  readonly terminal: Terminal;
+  logLevel(): LogLevel | undefined;
+  onExitCode(code: number): void;
+}) => void;
 
 export function command<Args extends readonly unknown[]>(spec: {
   readonly name: string;
@@ -33,7 +31,7 @@ export function command<Args extends readonly unknown[]>(spec: {
   readonly flags?: readonly Flag[];
   readonly examples: readonly string[];
   readonly help?: string;
-  run(context: CommandContext, ...args: Args): Promise<number> | Promise<void>;
+  run(context: Parameters<AddCommand>[0], ...args: Args): Promise<number> | Promise<void>;
 }): AddCommand {
   const { name, about, args = [], flags = [], examples, help } = spec;
   return (context) => {

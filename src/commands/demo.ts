@@ -127,7 +127,7 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
       const log = createLog({ level: level ?? usual, format: 'pretty', ...(isFleet && { replica: name }) });
       const joined = memory && { fleet: memory.connector(name) };
       const daemon = startDaemon({ config, log, testUrl: `${target}/ip`, ...joined });
-      daemons.push(await owner.open(name, daemon));
+      daemons.push(await owner.open(isFleet ? name : 'daemon', daemon));
     }
     const used = daemons.map(({ addresses }) => addresses);
     const taken = used.flatMap((each, at) => describeTakenPorts(flags, { ...each, target }, at + 1));

@@ -11,7 +11,7 @@ import { existsSync, lstatSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { Document, isMap, isScalar } from 'yaml';
-import type { LinkSource } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import { findDefaultFile } from '../config/files.ts';
 import { loadConfig } from '../config/load.ts';
 import { linkUrl } from '../config/scalars.ts';
@@ -32,8 +32,9 @@ import type { RecognisedExpiry } from '../service/link/read-entry.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from '../service/link/rules.ts';
 import { decodeList, readListFile } from '../service/list.ts';
 import type { LinkCall } from '../service/request.ts';
+import type { Transport, WriteGate } from '../service/transport.ts';
 import { command, integer } from './command.ts';
-import { type CallSettings, callWithinPace, dropTexts } from './service.ts';
+import { callWithinPace, dropTexts } from './service.ts';
 import { formatTable } from './table.ts';
 import { badUsage, printResult, type Terminal } from './terminal.ts';
 
@@ -70,19 +71,11 @@ export const linkCommand = command({
     }
     const url = readUrl(text);
     const call = callOfUrl(url, flags.count);
-    const known = configuredLink(call.instance, terminal);
-    const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder(terminal) };
-    const intervalMs = Math.max(MIN_SPACING_MS, known?.source?.intervalMs ?? 0);
-    const answer = await callWithinPace(
-      settings,
-      {
-        ...call,
-        intervalMs,
-        send: (transport, gate): Promise<DecodedLink> =>
-          extractLink(transport, call, { gate, refuses: settings.refuses }),
-      },
-      terminal,
-    );
+    const { intervalMs, ...settings } = callSettings(call.instance, terminal);
+    const refuses = () => undefined; // private addresses are accepted: the command only prints them
+    const send = (transport: Transport, gate: WriteGate): Promise<DecodedLink> =>
+      extractLink(transport, call, { gate, refuses });
+    const answer = await callWithinPace(settings, { ...call, intervalMs, send }, terminal);
     const facts = linkFacts(url, answer);
     printResult(terminal, flags, facts, () => linkReport(facts));
   },
@@ -95,9 +88,6 @@ function readUrl(given: string): Secret {
   if ('value' in reading) return reading.value;
   throw badUsage(`the link ${reading.wrong}; expected ${scalarType.expected}`);
 }
-
-/** Private addresses are accepted: the command only prints them. */
-const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined, openTunnel: undefined };
 
 function callOfUrl(url: Secret, count: number): LinkCall {
   return {
@@ -116,19 +106,24 @@ function callOfUrl(url: Secret, count: number): LinkCall {
   };
 }
 
-function configuredLink(
-  identity: string,
-  terminal: Terminal,
-): { readonly source: LinkSource | undefined; readonly settings: CallSettings } | undefined {
+/** With the interval and the state folder of the source that has this link in the default configuration, if there is one. */
+function callSettings(identity: string, terminal: Terminal) {
+  const config = defaultConfig(terminal);
+  const found = config?.sources.find(({ instance }) => instance === identity);
+  const source = found?.product === 'link' ? found : undefined;
+  return {
+    timeoutMs: TIMEOUT_MS,
+    intervalMs: Math.max(MIN_SPACING_MS, source?.intervalMs ?? 0),
+    stateDir: (source && config?.state?.dir) ?? ownFolder(terminal),
+    fleet: undefined,
+    openTunnel: config && serviceTunnel(config, guardOfCommand(config)),
+  };
+}
+
+function defaultConfig({ env }: Terminal): Config | undefined {
   const file = findDefaultFile();
-  if (file === undefined) return undefined;
   try {
-    const config = loadConfig(file, { env: terminal.env });
-    const found = config.sources.find(({ instance }) => instance === identity);
-    const source = found?.product === 'link' ? found : undefined;
-    const stateDir = (source && config.state?.dir) ?? ownFolder(terminal);
-    const openTunnel = serviceTunnel(config, guardOfCommand(config));
-    return { source, settings: { ...DEFAULT_SETTINGS, stateDir, openTunnel } };
+    return file === undefined ? undefined : loadConfig(file, { env });
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
     return undefined; // ignored: the command does not need a valid configuration

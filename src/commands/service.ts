@@ -14,18 +14,17 @@ import type { Settlement } from '../refill/pace-rule.ts';
 import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
 import { areas, extract as callService, instances } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
-import type { RefuseAddress } from '../service/decode.ts';
 import { printEntry } from '../service/fields.ts';
 import { type CodeScope, INSTANCE_STATUSES, type InstanceStatus, OPERATIONS } from '../service/operations.ts';
 import { keyFromPassword, type ServiceAddress, serviceUrl } from '../service/request.ts';
-import { type OpenTunnel, Transport, type WriteGate } from '../service/transport.ts';
+import { Transport, type WriteGate } from '../service/transport.ts';
 import { openState } from '../state/folder.ts';
 import { createTimekeeper } from '../state/moment.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import { command, type Flag } from './command.ts';
 import { CONFIG_FLAG, readConfig } from './config.ts';
 import { formatTable } from './table.ts';
-import { badUsage, type Terminal } from './terminal.ts';
+import { badUsage, printResult, type Terminal } from './terminal.ts';
 
 export interface ServiceFlags {
   readonly config?: string;
@@ -37,18 +36,9 @@ export interface ServiceFlags {
 
 const JSON_FLAG: Flag = ['--json', "print a JSON array with the service's field names"];
 
-export interface CallSettings {
-  readonly timeoutMs: number;
-  readonly stateDir: string | undefined;
-  readonly refuses: RefuseAddress;
-  /** The store of the fleet then records the calls, too. */
-  readonly fleet?: FleetConfig | undefined;
-  readonly openTunnel: OpenTunnel | undefined;
-}
-
 /** Records the call where a running noria sees it, so that its next call is not too early. */
 export async function callWithinPace<Answer extends { readonly code: string }>(
-  { timeoutMs, stateDir, openTunnel, fleet }: CallSettings,
+  { timeoutMs, stateDir, openTunnel, fleet }: ReturnType<typeof callSettingsOf>,
   call: ServiceAddress & {
     readonly instance: string;
     readonly intervalMs: number;
@@ -116,12 +106,12 @@ function sourceNamed(config: Config, name: string): SourceConfig {
   throw badUsage(`${config.file} has no source ${name}; its sources are: ${known}`);
 }
 
-function callSettingsOf(config: Config): CallSettings {
+function callSettingsOf(config: Config) {
   return {
     timeoutMs: config.service.timeoutMs,
     stateDir: config.state?.dir,
+    /** Its store records the calls, too. */
     fleet: config.fleet,
-    refuses: refusesOf(config, []),
     openTunnel: serviceTunnel(config, guardOfCommand(config)),
   };
 }
@@ -143,20 +133,17 @@ export function dropTexts(dropped: Readonly<Record<string, number>>): string[] {
 }
 
 function printRecords(
-  records: readonly Readonly<Record<string, string | number | boolean>>[],
-  { fields, json }: { readonly fields: readonly string[]; readonly json: boolean },
+  records: readonly Readonly<Record<string, unknown>>[],
+  fields: readonly string[],
+  flags: ServiceFlags,
   terminal: Terminal,
 ): void {
-  if (json) {
-    terminal.print(JSON.stringify(records, undefined, 2));
-    return;
-  }
   const columns = fields.map((field) => ({
     title: field.toUpperCase(),
     cell: (record: Readonly<Record<string, unknown>>) => escapeAll(String(record[field] ?? '')),
   }));
-  for (const line of formatTable(records, columns)) terminal.print(line);
-  if (records.length === 0) terminal.printError('no records');
+  printResult(terminal, flags, records, () => formatTable(records, columns));
+  if (flags.json !== true && records.length === 0) terminal.printError('no records');
 }
 
 export const extractCommand = command({
@@ -175,11 +162,10 @@ export const extractCommand = command({
       );
     const { number, fields, count: limits } = OPERATIONS[source.product];
     const count = readCount(flags.count, limits.max);
-    const settings = callSettingsOf(config);
-    const { refuses } = settings;
     const { secrets } = source;
+    const refuses = refusesOf(config, []);
     const answer = await callWithinPace(
-      settings,
+      callSettingsOf(config),
       {
         ...call,
         intervalMs: source.intervalMs,
@@ -194,7 +180,7 @@ export const extractCommand = command({
     );
     requireSuccess(number, answer);
     const rows = answer.entries.map((entry) => printEntry(entry, fields));
-    printRecords(rows, { fields, json: flags.json === true }, terminal);
+    printRecords(rows, fields, flags, terminal);
     for (const line of dropTexts(answer.dropped)) terminal.printError(line);
   },
 });
@@ -240,8 +226,7 @@ export const areasCommand = command({
       terminal,
     );
     if (answer.code !== NO_MATCHING_AREA) requireSuccess(9, answer);
-    const fields = Object.keys(OPERATIONS.areas.fields);
-    printRecords(answer.records, { fields, json: flags.json === true }, terminal);
+    printRecords(answer.records, Object.keys(OPERATIONS.areas.fields), flags, terminal);
   },
 });
 
@@ -293,8 +278,7 @@ export const instancesCommand = command({
       terminal,
     );
     if (answer.code !== NO_MATCHING_INSTANCE) requireSuccess(10, answer);
-    const fields = Object.keys(OPERATIONS.instances.fields);
-    printRecords(answer.records, { fields, json: flags.json === true }, terminal);
+    printRecords(answer.records, Object.keys(OPERATIONS.instances.fields), flags, terminal);
   },
 });
 

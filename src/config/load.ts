@@ -14,15 +14,10 @@ import { ConfigError, Problems } from './problems.ts';
 import { resolveConfig } from './resolve.ts';
 import { checkWarnings } from './warnings.ts';
 
-interface LoadOptions {
-  readonly env?: Environment;
-  readonly files?: ConfigFiles;
-}
-
 const MAX_BYTES = 1024 * 1024;
 
 /** @throws ConfigError if noria cannot read the file, or if the file has errors. The error then lists all of them. */
-export function loadConfig(path: string, options: LoadOptions = {}): Config {
+export function loadConfig(path: string, options: Parameters<typeof parseConfig>[2] = {}): Config {
   const { files = systemFiles } = options;
   const unreadable = (message: string) =>
     new ConfigError(path, [{ path: '', line: 0, column: 0, message, excerpt: undefined }]);
@@ -44,9 +39,16 @@ export function loadConfig(path: string, options: LoadOptions = {}): Config {
 export function parseConfig(
   text: string,
   file: string,
-  options: LoadOptions & { readonly isWorldReadable?: boolean } = {},
+  {
+    env = process.env,
+    files: system = systemFiles,
+    isWorldReadable = false,
+  }: {
+    readonly env?: Environment;
+    readonly files?: ConfigFiles;
+    readonly isWorldReadable?: boolean;
+  } = {},
 ): Config {
-  const { env = process.env, files: system = systemFiles, isWorldReadable = false } = options;
   const document = new ParsedDocument(text, env);
   const problems = new Problems(document);
   if (document.tree === undefined) throw new ConfigError(file, problems.errors);
