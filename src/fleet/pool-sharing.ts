@@ -153,7 +153,7 @@ export class PoolSharing implements MemberObserver, SessionObserver {
   }
 
   members(): MemberChanges[] {
-    const all = [...this.#parts.members.all()].filter(({ phase }) => phase.name !== 'draining');
+    const all = [...this.#parts.members.byId.values()].filter(({ phase }) => phase.name !== 'draining');
     return all.map((member) => ({
       member: describeMember(member),
       quarantine: quarantineOf(member),
@@ -165,11 +165,11 @@ export class PoolSharing implements MemberObserver, SessionObserver {
   }
 
   sessions(): SharedSession[] {
-    return [...this.#parts.sessions.all()].map((session) => this.#describe(session));
+    return [...this.#parts.sessions.byName.values()].map((session) => this.#describe(session));
   }
 
   session(name: string): SharedSession | undefined {
-    const session = this.#parts.sessions.find(name);
+    const session = this.#parts.sessions.byName.get(name);
     return session === undefined ? undefined : this.#describe(session);
   }
 
@@ -199,7 +199,7 @@ export class PoolSharing implements MemberObserver, SessionObserver {
    */
   failOver(name: string, member: string): void {
     const { clock, sessions } = this.#parts;
-    const session = sessions.find(name);
+    const session = sessions.byName.get(name);
     if (session === undefined || !session.memberFailed || session.member === member) return;
     if (session.member === undefined) return;
     sessions.bind(session, { member, reason: 'left' }, clock.monotonic());
@@ -267,17 +267,17 @@ export class PoolSharing implements MemberObserver, SessionObserver {
   }
 
   rememberRemoved(removed: SharedMember): void {
-    const { departed } = this.#parts.members;
+    const { members, clock } = this.#parts;
     const history = { bans: [], health: { inRow: 0, rests: 0 } };
     const key = memberKey(removed.source, removed);
-    departed.add(key, { untilAt: removed.endsAt, barred: true, ...history }, this.#parts.clock.monotonic());
+    members.rememberDeparted(key, { untilAt: removed.endsAt, barred: true, ...history }, clock.monotonic());
   }
 
   setPart(part: ProcessPart): void {
     const { clock, members, pool } = this.#parts;
     const now = clock.monotonic();
     members.index.part = part;
-    for (const member of members.all()) members.index.update(member, now);
+    for (const member of members.byId.values()) members.index.update(member, now);
     pool.serveWaiting(now);
   }
 
@@ -360,7 +360,7 @@ export class PoolSharing implements MemberObserver, SessionObserver {
   /** A ban whose source is not known gets that of a member with this exit. */
   #factOf({ source, ...ban }: SiteBan): FactOf<'site.banned'> {
     const known = () =>
-      [...this.#parts.members.all()].find(({ exit }) => exit === ban.exit)?.source.name ?? '';
+      [...this.#parts.members.byId.values()].find(({ exit }) => exit === ban.exit)?.source.name ?? '';
     return { kind: 'site.banned', source: source === '' ? known() : source, ...ban };
   }
 
@@ -374,7 +374,7 @@ export class PoolSharing implements MemberObserver, SessionObserver {
 
   #reserveExit(name: string): void {
     const { members, sessions } = this.#parts;
-    const session = sessions.find(name);
+    const session = sessions.byName.get(name);
     const member = members.find(session?.member);
     if (session === undefined || member === undefined) return;
     session.isExclusive = true;
@@ -501,7 +501,7 @@ export class PoolSharing implements MemberObserver, SessionObserver {
   #recordSession(activity: SessionActivity, leases: OtherReplica['sessionLeases']): void {
     const { clock, sessions } = this.#parts;
     const { session: name, uses, openLeases } = activity;
-    const session = sessions.find(name);
+    const session = sessions.byName.get(name);
     if (session !== undefined) {
       session.uses += uses;
       sessions.usedElsewhere(session, activity, clock.monotonic());
@@ -518,7 +518,7 @@ export class PoolSharing implements MemberObserver, SessionObserver {
       if (members.find(id) === subject) this.#addLeases(subject, -count, clock.monotonic());
     }
     for (const [name, { subject, count }] of sessionLeases) {
-      if (sessions.find(name) === subject) subject.openLeases -= count;
+      if (sessions.byName.get(name) === subject) subject.openLeases -= count;
     }
   }
 }

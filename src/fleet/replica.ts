@@ -445,7 +445,7 @@ export class Replica implements FactFollower {
     if (this.#closed) return;
     const beat = this.#sharing.takeActivity();
     this.#options.shared.beat(beat);
-    const willFall = ({ usedUpPerSecond, perSecond = 0, held = 0 }: Demand) =>
+    const willFall = ({ usedUpPerSecond, perSecond, held }: Demand) =>
       usedUpPerSecond > QUIET_RATE || perSecond > 0 || held > 0;
     if (beat.waiting > 0 || Object.values(beat.demand).some(willFall)) this.#beatLater();
   }

@@ -9,7 +9,7 @@ import { NoriaError } from '../core/faults.ts';
 import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { nearest } from '../core/words.ts';
-import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
+import type { RoutingOptions } from '../pool/lease.ts';
 
 export type RoutingKeyName =
   | 'session'
@@ -187,7 +187,7 @@ export function readRoutingOptions(
 export function sessionOfPort(
   localPort: number,
   user: string,
-): { session: string; sessionOwner: SessionOwner } {
+): Required<Pick<RoutingOptions, 'session' | 'sessionOwner'>> {
   const session = portSession(localPort);
   return { session: sessionOfUser(session, user), sessionOwner: { user: '', address: session } };
 }
@@ -377,7 +377,7 @@ function portSession(localPort: number): string {
 }
 
 /** The pool limits the sessions of one owner. Each port is its own owner: one client may use thousands of ports. */
-function ownerOf(session: string, context: RoutingContext): SessionOwner {
+function ownerOf(session: string, context: RoutingContext): NonNullable<RoutingOptions['sessionOwner']> {
   if (context.listener.session === 'port' && session === portSession(context.localPort))
     return { user: '', address: session };
   return { user: context.user, address: context.socket.remoteAddress ?? '' };

@@ -23,7 +23,7 @@ import { type DialerOptions, type DialerSettings, MemberDialer } from '../dialer
 import { Access, type WrongAttempt } from '../listener/access.ts';
 import { type ConnectionLimit, type Listener, openListener } from '../listener/listener.ts';
 import { UserLimits } from '../listener/user-limits.ts';
-import type { ClientName, ClientUse } from '../pool/clients.ts';
+import type { ClientName, ClientUse } from '../pool/leases.ts';
 import type { Pool } from '../pool/pool.ts';
 import type {
   DataPlane,
@@ -323,8 +323,8 @@ export class LocalPlane implements DataPlane {
       access,
       dialer: this.dialer,
       desk: {
-        clients: pool.clients,
-        lastUse: (name) => (elsewhere === undefined ? pool.clients.find(name) : this.#lastUse(name)),
+        clients: pool.leases,
+        lastUse: (name) => (elsewhere === undefined ? pool.leases.lastUse(name) : this.#lastUse(name)),
         rotateSession: (name) => pool.rotateSession(name) !== undefined,
         closeTunnels: (name, host) => {
           this.closeTunnels(name, host);
@@ -348,7 +348,7 @@ export class LocalPlane implements DataPlane {
       elsewhere?.lastUses?.(name),
       session === undefined ? undefined : elsewhere?.findSession(session),
     ]);
-    return pool.clients.latest(name, [pool.clients.find(name), ...uses]);
+    return pool.leases.latest(name, [pool.leases.lastUse(name), ...uses]);
   }
 }
 

@@ -1,6 +1,6 @@
 /** What the pool reports to refill about a source: the number of its usable members, and the demand of the clients. */
 import type { Candidates } from './candidates.ts';
-import type { Demand } from './drawn-member.ts';
+import { type Demand, NO_DEMAND } from './drawn-member.ts';
 import { couldDraw, mayServe } from './filter.ts';
 import type { LeaseRequest } from './lease.ts';
 import type { PoolSource } from './member.ts';
@@ -30,30 +30,25 @@ export function demandOf(source: PoolSource, here: Demand, except?: object): Dem
 }
 
 export function addDemand(one: Demand, other: Demand): Demand {
-  const stranded = (one.stranded ?? 0) + (other.stranded ?? 0);
-  const perSecond = (one.perSecond ?? 0) + (other.perSecond ?? 0);
-  const held = (one.held ?? 0) + (other.held ?? 0);
   return {
     waiting: one.waiting + other.waiting,
-    ...(stranded > 0 && { stranded }),
+    stranded: one.stranded + other.stranded,
     lastWantedAt: Math.max(one.lastWantedAt, other.lastWantedAt),
     usedUpPerSecond: one.usedUpPerSecond + other.usedUpPerSecond,
-    ...(perSecond > 0 && { perSecond }),
-    ...(held > 0 && { held }),
+    perSecond: one.perSecond + other.perSecond,
+    held: one.held + other.held,
   };
 }
 
 /** At most twice `size` members within one lifetime: whoever can write to the store of a fleet could otherwise use up its IPs. */
 function boundedDemand({ options, expiries }: PoolSource, demand: Demand): Demand {
   const most = Math.max(0, 2 * options.size - expiries.size);
-  const { waiting, stranded = 0, held = 0, lastWantedAt } = demand;
-  if (most === 0) return { waiting: 0, lastWantedAt, usedUpPerSecond: 0 };
-  if (waiting <= most && held <= 2 * options.size) return demand;
+  if (most === 0) return { ...NO_DEMAND, lastWantedAt: demand.lastWantedAt };
   return {
     ...demand,
-    waiting: Math.min(waiting, most),
-    ...(stranded > 0 && { stranded: Math.min(stranded, most) }),
-    ...(held > 0 && { held: Math.min(held, 2 * options.size) }),
+    waiting: Math.min(demand.waiting, most),
+    stranded: Math.min(demand.stranded, most),
+    held: Math.min(demand.held, 2 * options.size),
   };
 }
 
@@ -71,15 +66,13 @@ export function demandHere(
     lastWantedAt = Math.max(lastWantedAt, lastWantedIn(candidates, source));
     if (source.blockedReason === undefined) waitingHere += candidates.waitingForDrawCount;
   }
-  const perSecond = source.requests.perSecond(now);
-  const stranded = waitingHere === 0 ? 0 : strandedIn(source, waiting, members, now);
   return {
     waiting: waitingHere,
-    ...(stranded > 0 && { stranded }),
+    stranded: waitingHere === 0 ? 0 : strandedIn(source, waiting, members, now),
     lastWantedAt,
     usedUpPerSecond: source.usedUp.perSecond(now),
-    ...(perSecond > 0 && { perSecond }),
-    ...(held > 0 && { held }),
+    perSecond: source.requests.perSecond(now),
+    held,
   };
 }
 

@@ -25,21 +25,30 @@ export interface AddedMembers {
   readonly joined: number;
   /** They were in the pool already, and keep the later end of life. */
   readonly renewed: number;
-  /** Too little life left, or the address is barred (see `DepartedMembers`). */
+  /** Too little life left, or the address is barred (see `Members.departed`). */
   readonly rejected: number;
 }
 
 export interface Demand {
   /** Number of waiting clients that a new member of this source could serve. */
   readonly waiting: number;
-  /** How many of these clients no held member can ever serve, at most `size`; they need members above `size`. Absent if none. */
-  readonly stranded?: number;
+  /** How many of these clients no held member can ever serve, at most `size`; they need members above `size`. */
+  readonly stranded: number;
   /** Monotonic moment of the last client request for this source; -Infinity before the first. */
   readonly lastWantedAt: number;
   /** Members that become unusable because they reach `maxUsesPerMember`. */
   readonly usedUpPerSecond: number;
-  /** Client requests per second that members of the source have accepted lately; absent: none. */
-  readonly perSecond?: number | undefined;
-  /** Number of members that the sessions in use and the open tunnels need; absent: none. */
-  readonly held?: number | undefined;
+  /** Client requests per second that members of the source have accepted lately. */
+  readonly perSecond: number;
+  /** Number of members that the sessions in use and the open tunnels need. */
+  readonly held: number;
 }
+
+export const NO_DEMAND: Demand = {
+  waiting: 0,
+  stranded: 0,
+  lastWantedAt: Number.NEGATIVE_INFINITY,
+  usedUpPerSecond: 0,
+  perSecond: 0,
+  held: 0,
+};

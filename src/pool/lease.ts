@@ -4,12 +4,6 @@ import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 
-/** `maxSessionsPerClient` applies to all sessions of one owner together. */
-export interface SessionOwner {
-  readonly user: string;
-  readonly address: string;
-}
-
 export interface RoutingOptions {
   /** The user or, on a listener without users, the client's network. Requests without it count as one client. */
   readonly client?: string;
@@ -17,7 +11,8 @@ export interface RoutingOptions {
   readonly user?: string;
   /** With its user, as `USER:NAME`, or only `NAME` on a listener without users. All listeners share the sessions. */
   readonly session?: string;
-  readonly sessionOwner?: SessionOwner;
+  /** `maxSessionsPerClient` applies to all sessions of one owner together. */
+  readonly sessionOwner?: { readonly user: string; readonly address: string };
   readonly sessionTtlMs?: number;
   readonly source?: string;
   readonly location?: string;

@@ -9,11 +9,11 @@ import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 import type { Demand, DrawnMember, Facts } from './drawn-member.ts';
 import { hasLatinLetter, type Location } from './locations.ts';
-import type { HealthOptions, PoolSourceOptions } from './options.ts';
+import type { PoolSettings, PoolSourceOptions } from './options.ts';
 import { type Rotation, RotationEntry } from './rotations.ts';
 import { type Pair, RequestRate, type Site } from './sites.ts';
 
-/** `failed`, `used-up` and `evicted` bar the proxy until the end of its life (see `DepartedMembers`). */
+/** `failed`, `used-up` and `evicted` bar the proxy until the end of its life (see `Members.departed`). */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
 
 export interface Departure {
@@ -151,7 +151,7 @@ export class Member {
   /** `key` is the next moment at which a timer removes the member or changes its bucket (see candidates.ts). */
   readonly nextChange: MemberMoment = { member: this, key: Number.POSITIVE_INFINITY, heapIndex: -1 };
 
-  /** Only the methods of the member change it. */
+  /** Only `Members` changes it. */
   phase: MemberPhase;
 
   constructor(drawn: DrawnMember, life: Pick<Member, 'id' | 'source' | 'location' | 'joinedAt' | 'endsAt'>) {
@@ -176,33 +176,6 @@ export class Member {
     return this.exitIp ?? this.exitName ?? this.host;
   }
 
-  admit(): void {
-    this.trialLease = undefined;
-    this.#move({ name: 'ready' });
-  }
-
-  quarantine(quarantine: Omit<Quarantine, 'name'>): void {
-    this.trialLease = undefined;
-    this.#move({ name: 'quarantined', ...quarantine });
-  }
-
-  leave(departure: Departure): void {
-    this.#move(this.openLeases > 0 ? { name: 'draining', departure } : { name: 'left' });
-  }
-
-  /** Call it when the last lease has ended. @returns why the member was drained. */
-  finishDraining(): Departure {
-    if (this.phase.name !== 'draining') throw new TypeError(`member ${this.id} is not draining`);
-    const { departure } = this.phase;
-    this.#move({ name: 'left' });
-    return departure;
-  }
-
-  endQuarantine(now: number): void {
-    if (this.phase.name === 'quarantined' && this.phase.untilAt > now)
-      this.#move({ ...this.phase, untilAt: now });
-  }
-
   recordSuccess(now: number, latencyMs: number | undefined): void {
     this.lastSuccessAt = now;
     this.health.accepted(now);
@@ -223,11 +196,13 @@ export class Member {
     return typicalLatencyMs + (this.latencyMs - typicalLatencyMs) * remaining;
   }
 
-  #move(next: MemberPhase): void {
+  /** @throws TypeError for a move that the table does not have. */
+  moveTo(next: MemberPhase): void {
     const allowed: readonly MemberPhaseName[] = MEMBER_MOVES[this.phase.name];
     if (!allowed.includes(next.name)) {
       throw new TypeError(`member ${this.id}: ${this.phase.name} -> ${next.name} is not a move`);
     }
+    if (next.name === 'ready' || next.name === 'quarantined') this.trialLease = undefined;
     this.source.counts[this.phase.name] -= 1;
     this.source.counts[next.name] += 1;
     this.phase = next;
@@ -378,7 +353,7 @@ export class Health {
   }
 
   /** @param halfLifeMs - after this time without a fault, earlier faults count half. */
-  fault(now: number, halfLifeMs: number, { maxFailures }: HealthOptions): HealthVerdict {
+  fault(now: number, halfLifeMs: number, { maxFailures }: PoolSettings['health']): HealthVerdict {
     this.#fade(now, halfLifeMs);
     this.#faults += 1;
     return this.score >= Math.max(1, maxFailures) ? 'evict' : 'quarantine';
@@ -408,7 +383,7 @@ export class Health {
   }
 
   /** Each consecutive quarantine is twice as long as the one before. */
-  nextQuarantineMs({ quarantineMs }: HealthOptions): number {
+  nextQuarantineMs({ quarantineMs }: PoolSettings['health']): number {
     const forMs = quarantineMs * 2 ** this.#quarantines;
     this.#quarantines += 1;
     return forMs;

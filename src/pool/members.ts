@@ -47,11 +47,6 @@ interface DepartedMember {
 
 type Life = Pick<Member, 'id' | 'joinedAt' | 'endsAt'>;
 
-interface FaultOfLease {
-  readonly fault: FaultCode;
-  readonly leasedAt: number;
-}
-
 /** What other replicas have to know of members. */
 export interface MemberObserver {
   memberJoined(member: Member): void;
@@ -74,7 +69,11 @@ export interface MemberObserver {
 export class Members {
   readonly sources = new Map<string, PoolSource>();
   readonly locations = new Locations();
-  readonly departed = new DepartedMembers();
+  /**
+   * The service may draw the same address again, and until the announced end of a member's life it is the same machine. So a member that
+   * failed, was used up or was evicted is barred until then; another one may join again, and keeps its health.
+   */
+  readonly departed = new BoundedMap<string, DepartedMember>(MAX_DEPARTED);
   readonly index: CandidateIndex;
   readonly sites: Sites;
   readonly #departedExits = new BoundedMap<
@@ -87,7 +86,7 @@ export class Members {
   readonly #bus: EventBus;
   readonly #random: Random;
   #faultsIgnored = false;
-  readonly #byId = new Map<string, Member>();
+  readonly byId = new Map<string, Member>();
   /** Without the draining members. */
   readonly byKey = new Map<string, Member>();
 
@@ -115,12 +114,8 @@ export class Members {
     });
   }
 
-  all(): IterableIterator<Member> {
-    return this.#byId.values();
-  }
-
   find(id: string | undefined): Member | undefined {
-    return id === undefined ? undefined : this.#byId.get(id);
+    return id === undefined ? undefined : this.byId.get(id);
   }
 
   configure(settings: PoolSettings, now: number): void {
@@ -148,7 +143,7 @@ export class Members {
 
   /** The exit of the member with this id, also up to ten minutes after it left. */
   exitOf(id: string, now: number): { readonly exit: string; readonly source: string } | undefined {
-    const member = this.#byId.get(id);
+    const member = this.byId.get(id);
     if (member !== undefined) return { exit: member.exit, source: member.source.name };
     const departed = this.#departedExits.get(id);
     return departed === undefined || departed.at < now - REPORTED_LATE_MS ? undefined : departed;
@@ -181,8 +176,12 @@ export class Members {
   }
 
   leaseEnded(member: Member, now: number): void {
-    if (member.phase.name !== 'draining') this.index.leaseEnded(member, now);
-    else if (member.openLeases === 0) this.#delete(member, member.finishDraining());
+    const { phase } = member;
+    if (phase.name !== 'draining') this.index.leaseEnded(member, now);
+    else if (member.openLeases === 0) {
+      member.moveTo({ name: 'left' });
+      this.#delete(member, phase.departure);
+    }
   }
 
   /** With open leases, the member drains. No-op for a draining member. */
@@ -200,14 +199,19 @@ export class Members {
     if (barred || health.score > 0) {
       const barredUntilAt = Math.max(endsAt, now + this.settings.health.quarantineMs);
       const untilAt = barred ? barredUntilAt : now + (endsAt - joinedAt);
-      this.departed.add(key, { untilAt, barred, health: health.snapshot() }, now);
+      this.rememberDeparted(key, { untilAt, barred, health: health.snapshot() }, now);
     }
     this.sites.memberLeft(member.exit);
     this.#departedExits.set(member.id, { exit: member.exit, source: source.name, at: now });
-    member.leave(departure);
+    member.moveTo(member.openLeases > 0 ? { name: 'draining', departure } : { name: 'left' });
     for (const observer of this.observers) observer.memberLeft(member, departure);
     if (member.phase.name === 'left') this.#delete(member, departure);
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
+  }
+
+  rememberDeparted(key: string, departed: DepartedMember, now: number): void {
+    this.departed.set(key, departed);
+    this.departed.deleteOldestWhile(({ untilAt }) => untilAt <= now);
   }
 
   restrict(
@@ -224,7 +228,7 @@ export class Members {
 
   join(member: Member, now: number): void {
     const { source } = member;
-    this.#byId.set(member.id, member);
+    this.byId.set(member.id, member);
     this.byKey.set(memberKey(source.name, member), member);
     source.members.add(member);
     source.evidence.memberJoined(source.options.size);
@@ -264,7 +268,7 @@ export class Members {
   admit(member: Member, now: number): void {
     const wasQuarantined = member.source.quarantined.delete(member);
     member.source.suspected.delete(member);
-    member.admit();
+    member.moveTo({ name: 'ready' });
     this.index.update(member, now);
     for (const observer of this.observers) observer.memberReady(member);
     if (wasQuarantined) this.#bus.emit('member.restored', eventOf(member));
@@ -280,7 +284,7 @@ export class Members {
     now: number,
   ): void {
     const forMs = untilAt - now;
-    member.quarantine({ sinceAt: now, untilAt, fault, replaced });
+    member.moveTo({ name: 'quarantined', sinceAt: now, untilAt, fault, replaced });
     member.source.quarantined.add(member);
     this.index.update(member, now);
     for (const observer of this.observers) observer.memberQuarantined(member);
@@ -288,7 +292,7 @@ export class Members {
   }
 
   #delete(member: Member, departure: Departure): void {
-    this.#byId.delete(member.id);
+    this.byId.delete(member.id);
     member.source.members.delete(member);
     const { uses, drawnBy } = member;
     this.#bus.emit('member.left', {
@@ -309,8 +313,8 @@ export class Members {
     if (added.joined === 0) return added;
     // The new members may serve the clients that wait in other replicas, so these count only when a replica reports them again.
     const { demandElsewhere } = source;
-    for (const [by, { stranded: _, ...demand }] of demandElsewhere)
-      demandElsewhere.set(by, { ...demand, waiting: 0 });
+    for (const [by, demand] of demandElsewhere)
+      demandElsewhere.set(by, { ...demand, waiting: 0, stranded: 0 });
     return added;
   }
 
@@ -338,7 +342,7 @@ export class Members {
     member.health.inherit(stored.health, now);
     this.join(member, now);
     if (rest === undefined || member.phase.name !== 'ready') return;
-    member.quarantine({ ...rest, sinceAt: now });
+    member.moveTo({ name: 'quarantined', ...rest, sinceAt: now });
     source.quarantined.add(member);
     this.index.update(member, now);
   }
@@ -362,12 +366,13 @@ export class Members {
     return endsAt - this.settings.safetyMarginMs <= now;
   }
 
-  /** @returns whether the member joined: a barred one must not (see `DepartedMembers`). */
+  /** @returns whether the member joined: a barred one must not (see `departed`). */
   #joinUnlessBarred(source: PoolSource, drawn: DrawnMember, life: Life, now: number): boolean {
-    const departed = this.departed.find(memberKey(source.name, drawn), now);
-    if (departed?.barred === true) return false;
+    const departed = this.departed.get(memberKey(source.name, drawn));
+    const isKnown = departed !== undefined && departed.untilAt > now;
+    if (isKnown && departed.barred) return false;
     const member = this.#make(source, drawn, life, now);
-    if (departed !== undefined) member.health.inherit(departed.health, now);
+    if (isKnown) member.health.inherit(departed.health, now);
     this.join(member, now);
     return true;
   }
@@ -387,7 +392,7 @@ export class Members {
     }
   }
 
-  recordFault(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
+  recordFault(member: Member, fault: FaultCode, leasedAt: number, now: number): void {
     if (!this.#mayBlame(member, leasedAt)) return;
     const verdict = member.health.fault(now, member.endsAt - member.joinedAt, this.settings.health);
     // One fault evicts an unproven member: it has never worked, so it is probably dead.
@@ -398,7 +403,11 @@ export class Members {
 
   recordSuspicion(
     member: Member,
-    { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure,
+    {
+      fault,
+      leasedAt,
+      ...failure
+    }: SuspectFailure & { readonly fault: FaultCode; readonly leasedAt: number },
     now: number,
   ): void {
     const { evidence } = member.source;
@@ -429,7 +438,7 @@ export class Members {
   }
 
   /** The probe could not decide whether the member is at fault. If none of its source works, the member goes on trial. */
-  recordUndecidedProbe(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
+  recordUndecidedProbe(member: Member, fault: FaultCode, leasedAt: number, now: number): void {
     const { evidence, options } = member.source;
     const worked = fault === 'member-cut' ? evidence.answers : evidence.accepts;
     if (member.onTrial || member.phase.name === 'joining' || !this.#mayBlame(member, leasedAt)) return;
@@ -445,7 +454,8 @@ export class Members {
     if (on) return;
     for (const source of this.sources.values()) {
       for (const member of source.quarantined) {
-        member.endQuarantine(now);
+        const { phase } = member;
+        if (phase.name === 'quarantined' && phase.untilAt > now) member.phase = { ...phase, untilAt: now };
         this.index.update(member, now);
       }
     }
@@ -465,28 +475,6 @@ export class Members {
   #quarantine(member: Member, fault: FaultCode, replaced: boolean, now: number): void {
     const forMs = Math.min(member.health.nextQuarantineMs(this.settings.health), member.endsAt - now);
     this.quarantineUntil(member, { untilAt: now + forMs, fault, replaced }, now);
-  }
-}
-
-/**
- * The service may draw the same address again, and until the announced end of a member's life it is the same machine. So a member that
- * failed, was used up or was evicted is barred until then; another one may join again, and keeps its health.
- */
-export class DepartedMembers {
-  readonly #byKey = new BoundedMap<string, DepartedMember>(MAX_DEPARTED);
-
-  add(key: string, departed: DepartedMember, now: number): void {
-    this.#byKey.set(key, departed);
-    this.#byKey.deleteOldestWhile(({ untilAt }) => untilAt <= now);
-  }
-
-  find(key: string, now: number): DepartedMember | undefined {
-    const departed = this.#byKey.get(key);
-    return departed === undefined || departed.untilAt <= now ? undefined : departed;
-  }
-
-  *entries(now: number): Generator<[string, DepartedMember]> {
-    for (const entry of this.#byKey) if (entry[1].untilAt > now) yield entry;
   }
 }
 

@@ -1,10 +1,6 @@
 /** The options of a pool. Durations are in ms. */
-import type { Clock } from '../core/clock.ts';
 import { DAY_MS, MINUTE_MS } from '../core/duration.ts';
-import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { Random } from '../core/random.ts';
-import type { SourceForecast } from './lease.ts';
 import type { LocationParams } from './locations.ts';
 
 export const STRATEGIES = [
@@ -29,17 +25,6 @@ export interface PoolSourceOptions {
   readonly locationParams?: LocationParams;
   /** The source reports locations in several languages: the next one may be in Latin letters. */
   readonly mixedLocations?: boolean;
-}
-
-export interface RotationOptions {
-  readonly strategy: Strategy;
-  readonly maxTunnelsPerMember: number;
-  readonly maxUsesPerMember: number;
-  /** Minimum time between two uses of an exit at one site, unless its rule sets another. Does not apply to sessions. 0: no spacing. */
-  readonly perHostSpacingMs: number;
-  readonly sessionTtlMs: number;
-  readonly maxSessionTtlMs: number;
-  readonly maxSessionsPerClient: number;
 }
 
 /** A rule of `targets`. */
@@ -70,13 +55,6 @@ export const DEFAULT_SITE_RULE: SiteRule = {
   drawsForBans: 60,
 };
 
-export interface HealthOptions {
-  /** Number of consecutive faults after which a member is evicted; at least 1. */
-  readonly maxFailures: number;
-  /** Of the first quarantine; each consecutive one is twice as long, up to the member's remaining life. */
-  readonly quarantineMs: number;
-}
-
 /** One of `count` about equal parts of a limit; `index` is from 0. */
 export interface LimitPart {
   readonly count: number;
@@ -94,30 +72,27 @@ export interface ProcessPart extends LimitPart {
 
 export interface PoolSettings {
   readonly sources: readonly PoolSourceOptions[];
-  readonly rotation: RotationOptions;
+  readonly rotation: {
+    readonly strategy: Strategy;
+    readonly maxTunnelsPerMember: number;
+    readonly maxUsesPerMember: number;
+    /** Minimum time between two uses of an exit at one site, unless its rule sets another. Does not apply to sessions. 0: no spacing. */
+    readonly perHostSpacingMs: number;
+    readonly sessionTtlMs: number;
+    readonly maxSessionTtlMs: number;
+    readonly maxSessionsPerClient: number;
+  };
   readonly targets?: readonly SiteRule[];
   /** The pool treats a member as expired this long before the member's real end of life. */
   readonly safetyMarginMs: number;
   /** The pool picks a member with less remaining life than this only if no other member fits. */
   readonly minRemainingMs: number;
-  readonly health: HealthOptions;
-}
-
-interface PoolLimits {
-  readonly waiting: number;
-  /** Of all clients. At the limit, a new session replaces one of the client with the most sessions. */
-  readonly sessions: number;
-}
-
-export const DEFAULT_LIMITS: PoolLimits = { waiting: 20_000, sessions: 100_000 };
-
-export interface PoolOptions extends PoolSettings {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly bus: EventBus;
-  /** Called only for requests that cannot be served at once. A source without a forecast may draw at any time. */
-  readonly forecasts: () => readonly SourceForecast[];
-  readonly limits?: Partial<PoolLimits>;
+  readonly health: {
+    /** Number of consecutive faults after which a member is evicted; at least 1. */
+    readonly maxFailures: number;
+    /** Of the first quarantine; each consecutive one is twice as long, up to the member's remaining life. */
+    readonly quarantineMs: number;
+  };
 }
 
 /** At least 1, so that every process can serve clients. */

@@ -124,7 +124,7 @@ export class MemberPick implements CandidateCheck {
   assign(request: AssignmentRequest, candidates: Candidates, now: number): Member | undefined {
     const { session: name, routing, taken, mode } = request;
     this.#begin([], now);
-    const session = this.#sessions.find(name);
+    const session = this.#sessions.byName.get(name);
     const current = this.#members.find(session?.member);
     const own = current !== undefined && this.#servesNow(current, candidates) ? current : undefined;
     const isOwnBest = own?.bucket === 'fresh' && !taken.has(own.id);
@@ -262,7 +262,7 @@ export class MemberPick implements CandidateCheck {
   #isInUse(exit: string): boolean {
     if (this.#exitsInUse === undefined) {
       this.#exitsInUse = new Set();
-      for (const member of this.#members.all())
+      for (const member of this.#members.byId.values())
         if (member.openLeases > 0 || this.#sessions.countByMember.has(member.id))
           this.#exitsInUse.add(member.exit);
     }

@@ -7,11 +7,11 @@
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
+import type { Random } from '../core/random.ts';
 import { roughDuration } from '../core/words.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
-import { Clients, type Verdict } from './clients.ts';
 import { demandHere, demandOf, quarantinedAt, SOON_SHARE, searchedSources, servedAt } from './demand.ts';
-import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
+import { type AddedMembers, type Demand, type DrawnMember, NO_DEMAND } from './drawn-member.ts';
 import {
   couldDraw,
   couldServe,
@@ -29,13 +29,14 @@ import type {
   LeaseRequest,
   ProbeLease,
   RoutingOptions,
+  SourceForecast,
   UpcomingMember,
   UpcomingQuery,
 } from './lease.ts';
-import { type LeaseHolder, Leases } from './leases.ts';
+import { type LeaseHolder, Leases, type Verdict } from './leases.ts';
 import type { Member, PoolSource } from './member.ts';
 import { type MemberObserver, Members, memberKey } from './members.ts';
-import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
+import type { PoolSettings } from './options.ts';
 import { type AssignmentRequest, MemberPick, type SessionRotation } from './pick.ts';
 import { type Session, type SessionObserver, Sessions } from './sessions.ts';
 import { freeAt, type Site, type Sites } from './sites.ts';
@@ -66,10 +67,9 @@ export class Pool implements LeaseProvider {
   #exitsNeeded = 0;
   #needsCountedAt = Number.NEGATIVE_INFINITY;
   waitingElsewhere = 0;
-  readonly clients: Clients;
   readonly #clock: Clock;
   readonly #bus: EventBus;
-  readonly #forecasts: PoolOptions['forecasts'];
+  readonly #forecasts: () => readonly SourceForecast[];
   readonly #maxWaiting: number;
   readonly #members: Members;
   readonly #sessions: Sessions;
@@ -89,8 +89,22 @@ export class Pool implements LeaseProvider {
   };
   #closed = false;
 
-  constructor({ clock, random, bus, forecasts, limits, ...settings }: PoolOptions) {
-    const { waiting, sessions } = { ...DEFAULT_LIMITS, ...limits };
+  constructor({
+    clock,
+    random,
+    bus,
+    forecasts,
+    limits: { waiting = 20_000, sessions = 100_000 } = {},
+    ...settings
+  }: PoolSettings & {
+    readonly clock: Clock;
+    readonly random: Random;
+    readonly bus: EventBus;
+    /** Called only for requests that cannot be served at once. A source without a forecast may draw at any time. */
+    readonly forecasts: () => readonly SourceForecast[];
+    /** `sessions`: of all clients. At the limit, a new one replaces one of the client with the most sessions. */
+    readonly limits?: { readonly waiting?: number; readonly sessions?: number };
+  }) {
     this.#clock = clock;
     this.#bus = bus;
     this.#forecasts = forecasts;
@@ -101,10 +115,9 @@ export class Pool implements LeaseProvider {
     );
     this.sites = this.#members.sites;
     this.#sessions = new Sessions({ clock, bus, observers }, sessions, settings.rotation);
-    this.clients = new Clients(clock, this.#members, this.#sessions, (use, host, verdict) =>
+    this.leases = new Leases(clock, this.#members, this.#sessions, (use, host, verdict) =>
       this.#judge(use, host, verdict),
     );
-    this.leases = new Leases(this.#members, this.#sessions, this.clients);
     this.#pick = new MemberPick(this.#members, this.#sessions);
     this.#queue = new WaitingQueue(clock, bus, this.sites.waiting, () => this.#onQueueDue());
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
@@ -138,7 +151,8 @@ export class Pool implements LeaseProvider {
     this.#members.update(now);
     const minEndsAt = now + (routing.minLifeMs ?? 0);
     const { session } = routing;
-    const own = session === undefined ? undefined : this.#members.find(this.#sessions.find(session)?.member);
+    const own =
+      session === undefined ? undefined : this.#members.find(this.#sessions.byName.get(session)?.member);
     const ownNext = own?.bucket === 'fresh' ? [own] : [];
     const anyNext = () => this.#members.index.find(filterOf(routing), now).upcoming(count, now);
     return (session === undefined ? anyNext() : ownNext)
@@ -224,9 +238,7 @@ export class Pool implements LeaseProvider {
 
   demand(sourceName: string): Demand {
     const source = this.#members.sources.get(sourceName);
-    return source === undefined
-      ? { waiting: 0, lastWantedAt: Number.NEGATIVE_INFINITY, usedUpPerSecond: 0 }
-      : this.demandFor(source);
+    return source === undefined ? NO_DEMAND : this.demandFor(source);
   }
 
   demandFor(source: PoolSource, except?: object): Demand {
@@ -257,7 +269,7 @@ export class Pool implements LeaseProvider {
     this.#needsCountedAt = now;
     this.#exitsNeeded = this.sites.exitsNeeded(now);
     this.#sessionsInUse.clear();
-    for (const { member, usedAt } of this.#sessions.all()) {
+    for (const { member, usedAt } of this.#sessions.byName.values()) {
       const source = now - usedAt < SESSION_IN_USE_MS ? this.#members.find(member)?.source : undefined;
       if (source !== undefined) this.#sessionsInUse.set(source, (this.#sessionsInUse.get(source) ?? 0) + 1);
     }
@@ -269,7 +281,7 @@ export class Pool implements LeaseProvider {
     if (source === undefined || this.#closed) return { joined: 0, renewed: 0, rejected: drawn.length };
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    const { stranded = 0 } = demandHere(this.#members, source, this.#queue.all(), { now, held: 0 });
+    const { stranded } = demandHere(this.#members, source, this.#queue.all(), { now, held: 0 });
     const added = this.#members.addDraw(source, drawn, now);
     this.#countDraws(source, Math.min(stranded, added.joined), now);
     this.serveWaiting(now);
@@ -294,7 +306,7 @@ export class Pool implements LeaseProvider {
   members() {
     const now = this.#clock.monotonic();
     const bans = this.sites.byExit();
-    return [...this.#members.all()]
+    return [...this.#members.byId.values()]
       .map((member) => memberView(member, now, bans.get(member.exit)))
       .filter((view) => view !== undefined);
   }
@@ -313,12 +325,12 @@ export class Pool implements LeaseProvider {
   }
 
   get sessionCount(): number {
-    return this.#sessions.size;
+    return this.#sessions.byName.size;
   }
 
   sessions() {
     const now = this.#clock.monotonic();
-    return [...this.#sessions.all()].map((session) =>
+    return [...this.#sessions.byName.values()].map((session) =>
       sessionView(session, this.#members.find(session.member)?.id, now),
     );
   }
@@ -360,7 +372,7 @@ export class Pool implements LeaseProvider {
     user,
   }: Pick<Verdict, 'verdict'> &
     Partial<Verdict> & { readonly holder: LeaseHolder; readonly host: string }): boolean {
-    const session = 'session' in holder ? this.#sessions.find(holder.session) : undefined;
+    const session = 'session' in holder ? this.#sessions.byName.get(holder.session) : undefined;
     const id = 'member' in holder ? holder.member : session?.member;
     const found = id === undefined ? undefined : this.#members.exitOf(id, this.#clock.monotonic());
     if (found === undefined) return session !== undefined; // the session has no member, so there is no exit to ban
@@ -392,7 +404,7 @@ export class Pool implements LeaseProvider {
   }
 
   rotateSession(name: string): SessionRotation | undefined {
-    const session = this.#sessions.find(name);
+    const session = this.#sessions.byName.get(name);
     if (session === undefined || session.isFixed) return undefined;
     const now = this.#clock.monotonic();
     this.#members.update(now);
@@ -413,7 +425,7 @@ export class Pool implements LeaseProvider {
   }
 
   memberOfSession(name: string): string | undefined {
-    return this.#members.find(this.#sessions.find(name)?.member)?.id;
+    return this.#members.find(this.#sessions.byName.get(name)?.member)?.id;
   }
 
   isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
@@ -438,11 +450,10 @@ export class Pool implements LeaseProvider {
   rejectMemberOf(name: string): boolean {
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    const session = this.#sessions.find(name);
+    const session = this.#sessions.byName.get(name);
     if (session === undefined) return false;
     const member = this.#members.find(session.member);
-    if (member?.phase.name === 'ready')
-      this.#members.recordFault(member, { fault: 'member-rejected', leasedAt: now }, now);
+    if (member?.phase.name === 'ready') this.#members.recordFault(member, 'member-rejected', now, now);
     this.#pick.rotate(session, now);
     this.serveWaiting(now);
     return true;
@@ -628,7 +639,7 @@ export class Pool implements LeaseProvider {
     const { tiers, filter } = candidates;
     const { sites } = this;
     const site = sites.of(targetHost);
-    const session = routing.session === undefined ? undefined : this.#sessions.find(routing.session);
+    const session = routing.session === undefined ? undefined : this.#sessions.byName.get(routing.session);
     const own = this.#members.find(session?.member);
     if (own !== undefined && session?.isFixed === true) return false;
     if (own !== undefined && !avoid.includes(own.id)) {
@@ -729,7 +740,7 @@ export class Pool implements LeaseProvider {
   }
 }
 
-function withoutStranded({ options }: PoolSource, count: number, { stranded = 0 }: Demand): number {
+function withoutStranded({ options }: PoolSource, count: number, { stranded }: Demand): number {
   return stranded === 0 ? count : Math.min(count, options.size - Math.min(stranded, options.size));
 }
 

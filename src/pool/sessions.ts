@@ -8,11 +8,11 @@ import type { EventBus } from '../core/events.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import { clientNetwork } from '../core/networks.ts';
 import { ANY_MEMBER, type MemberFilter } from './filter.ts';
-import type { RoutingOptions, SessionOwner } from './lease.ts';
-import type { RotationOptions } from './options.ts';
+import type { RoutingOptions } from './lease.ts';
+import type { PoolSettings } from './options.ts';
 import type { SessionRecord, StoredSession } from './stored-state.ts';
 
-const NO_OWNER: SessionOwner = { user: '', address: '' };
+const NO_OWNER: Session['owner'] = { user: '', address: '' };
 /** A use changes the journal's record of a session only after this share of its TTL: a busy session causes four writes per TTL. */
 const REFRESH_SHARE = 1 / 4;
 
@@ -28,7 +28,7 @@ export interface SessionObserver {
 /** `key` is the monotonic moment at which the timer checks the session next. */
 export class Session implements HeapNode {
   readonly name: string;
-  readonly owner: SessionOwner;
+  readonly owner: NonNullable<RoutingOptions['sessionOwner']>;
   ttlMs: number;
   member: string | undefined;
   /** The member through which a hedge last won. If the session's own member fails, the session moves to it. */
@@ -53,7 +53,7 @@ export class Session implements HeapNode {
   key: number;
   heapIndex = -1;
 
-  constructor(name: string, owner: SessionOwner, { ttlMs, usedAt }: { ttlMs: number; usedAt: number }) {
+  constructor(name: string, owner: Session['owner'], { ttlMs, usedAt }: { ttlMs: number; usedAt: number }) {
     this.name = name;
     this.owner = owner;
     this.ttlMs = ttlMs;
@@ -78,7 +78,7 @@ export class Sessions {
   readonly #clock: Clock;
   readonly #bus: EventBus;
   readonly #maxCount: number;
-  readonly #byName = new Map<string, Session>();
+  readonly byName = new Map<string, Session>();
   /** By member id; some may have left. */
   readonly countByMember = new Map<string, number>();
   /** The exits, and the members that have them, that only one session may use. */
@@ -91,7 +91,7 @@ export class Sessions {
   /** Undefined without a journal: nobody would take the changes. */
   #onChange: (() => void) | undefined;
   readonly observers: readonly SessionObserver[];
-  settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
+  settings: Pick<PoolSettings['rotation'], 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
   constructor(
     { clock, bus, observers }: { clock: Clock; bus: EventBus; observers: readonly SessionObserver[] },
@@ -106,22 +106,10 @@ export class Sessions {
     this.#timer = new EarliestTimer(clock, () => this.#endIdle(this.#clock.monotonic()));
   }
 
-  get size(): number {
-    return this.#byName.size;
-  }
-
-  all(): IterableIterator<Session> {
-    return this.#byName.values();
-  }
-
-  find(name: string): Session | undefined {
-    return this.#byName.get(name);
-  }
-
   /** The sessions as records that survive a restart. */
   journal(onChange: () => void) {
     this.#onChange = onChange;
-    const [sessions, changed] = [this.#byName, this.#changed];
+    const [sessions, changed] = [this.byName, this.#changed];
     const entryOf = (name: string) => {
       const session = sessions.get(name);
       return [name, session && this.#record(session)] as const;
@@ -144,7 +132,7 @@ export class Sessions {
     for (const [name, { record, ageMs }] of stored) {
       const { user, address, member, ttlMs, uses } = record;
       const idleMs = record.idleMs + ageMs;
-      if (this.#byName.has(name) || idleMs >= ttlMs) continue;
+      if (this.byName.has(name) || idleMs >= ttlMs) continue;
       const session = new Session(name, { user, address }, { ttlMs, usedAt: now - idleMs });
       session.member = member;
       session.uses = uses;
@@ -162,7 +150,7 @@ export class Sessions {
 
   use(name: string, routing: RoutingOptions, now: number): Session {
     const ttlMs = routing.sessionTtlMs ?? this.settings.sessionTtlMs;
-    let session = this.#byName.get(name);
+    let session = this.byName.get(name);
     if (session !== undefined && session.openLeases <= 0 && session.endsAt <= now) {
       this.#end(session, 'idle'); // the session has already ended, but the timer that ends idle sessions is late
       session = undefined;
@@ -202,7 +190,7 @@ export class Sessions {
     now: number,
   ): void {
     const { name, owner, member, ttlMs, usedAt, uses } = shared;
-    let session = this.#byName.get(name);
+    let session = this.byName.get(name);
     if (session === undefined) {
       if (usedAt + ttlMs <= now) return;
       session = new Session(name, owner.address === '' ? NO_OWNER : owner, { ttlMs, usedAt });
@@ -215,12 +203,12 @@ export class Sessions {
   }
 
   #insert(session: Session, now: number): Session {
-    while (this.#byName.size >= this.#maxCount) {
+    while (this.byName.size >= this.#maxCount) {
       const least = this.#clients.leastUsedOfLargest(now);
       if (least === undefined) break;
       this.#end(least, 'too-many');
     }
-    this.#byName.set(session.name, session);
+    this.byName.set(session.name, session);
     this.#clients.add(session);
     this.#count(session.member, 1);
     this.#byEnd.add(session);
@@ -269,7 +257,7 @@ export class Sessions {
   }
 
   forget(name: string): boolean {
-    const session = this.#byName.get(name);
+    const session = this.byName.get(name);
     if (session === undefined) return false;
     this.#end(session, 'forgotten');
     return true;
@@ -320,7 +308,7 @@ export class Sessions {
   }
 
   #end(session: Session, reason: string): void {
-    this.#byName.delete(session.name);
+    this.byName.delete(session.name);
     this.#release(session);
     this.#count(session.member, -1);
     this.#byEnd.remove(session);
@@ -391,11 +379,11 @@ class SessionClients {
     this.#byKey.delete(key);
   }
 
-  countOf(owner: SessionOwner): number {
+  countOf(owner: Session['owner']): number {
     return -(this.#byKey.get(clientKey(owner))?.key ?? 0);
   }
 
-  leastUsedOf(owner: SessionOwner, now: number): Session | undefined {
+  leastUsedOf(owner: Session['owner'], now: number): Session | undefined {
     return leastUsed(this.#byKey.get(clientKey(owner)), now);
   }
 
@@ -405,7 +393,7 @@ class SessionClients {
   }
 }
 
-function clientKey({ user, address }: SessionOwner): string {
+function clientKey({ user, address }: Session['owner']): string {
   return user === '' ? `address ${clientNetwork(address)}` : `user ${user}`;
 }
 

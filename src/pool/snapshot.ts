@@ -92,19 +92,16 @@ export function takeSnapshot(clock: Clock, members: Members): PoolSnapshot {
   const at = clock.now();
   const now = clock.monotonic();
   const wall = (monotonicAt: number) => Math.round(at + monotonicAt - now);
-  const staying = [...members.all()].filter(
+  const staying = [...members.byId.values()].filter(
     ({ phase, login }) => phase.name !== 'draining' && login === undefined,
   );
   return {
     version: 1,
     at,
     members: staying.map((member) => memberRecord(member, wall)),
-    remembered: [...members.departed.entries(now)].map(([key, { health, untilAt, barred }]) => ({
-      key,
-      health,
-      untilAt: wall(untilAt),
-      barred,
-    })),
+    remembered: [...members.departed]
+      .filter(([, { untilAt }]) => untilAt > now)
+      .map(([key, { health, untilAt, barred }]) => ({ key, health, untilAt: wall(untilAt), barred })),
     bans: [...members.sites.bans()].map((ban) => ({
       ...ban,
       sinceAt: wall(ban.sinceAt),
@@ -122,7 +119,7 @@ export function restoreSnapshot(
 ): void {
   const monotonic = (wallAt: number) => now + Math.min(wallAt - snapshot.at, MAX_LIFE_MS) - passedMs;
   for (const { key, ...departed } of snapshot.remembered) {
-    members.departed.add(key, { ...departed, untilAt: monotonic(departed.untilAt) }, now);
+    members.rememberDeparted(key, { ...departed, untilAt: monotonic(departed.untilAt) }, now);
   }
   for (const ban of snapshot.bans) {
     const untilAt = monotonic(ban.untilAt);

@@ -76,7 +76,7 @@ const MAX_SPARES = 3;
 export function wantedMembers(inputs: HoldingInputs): number {
   const { demand, size, lifetimeMs, atLeast } = inputs;
   if (holdsSize(inputs)) return size;
-  const { perSecond = 0, held = 0 } = demand;
+  const { perSecond, held } = demand;
   const requests = perSecond * (lifetimeMs / 1_000);
   const rotated = Math.min(ROTATED_MEMBERS, requests / REQUESTS_PER_MEMBER);
   const byRate =
@@ -91,7 +91,7 @@ export function describeHolding(inputs: HoldingInputs, held: number): string {
   const { demand, size, lifetimeMs } = inputs;
   if (holdsSize(inputs)) return `holds ${held} of ${size}`;
   const members = `members live ${roughDuration(lifetimeMs)}`;
-  return `holds ${held} of at most ${size}: ${rateText(demand.perSecond ?? 0)}, ${members}`;
+  return `holds ${held} of at most ${size}: ${rateText(demand.perSecond)}, ${members}`;
 }
 
 function rateText(perSecond: number): string {

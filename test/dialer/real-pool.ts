@@ -8,7 +8,7 @@ import { seededRandom } from '../../src/core/random.ts';
 import type { DialRequest } from '../../src/dialer/contract.ts';
 import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
-import type { RotationOptions } from '../../src/pool/options.ts';
+import type { PoolSettings } from '../../src/pool/options.ts';
 import { Pool } from '../../src/pool/pool.ts';
 import { Prober } from '../../src/prober/prober.ts';
 import type { TestMember } from '../support/bad-members.ts';
@@ -38,7 +38,7 @@ export function openDialerWithPool(
     ...settings
   }: Partial<DialerOptions> & {
     readonly clock: Clock;
-    readonly rotation?: Partial<RotationOptions>;
+    readonly rotation?: Partial<PoolSettings['rotation']>;
   },
 ) {
   const { clock } = settings;

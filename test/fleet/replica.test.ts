@@ -556,8 +556,8 @@ test('replica: the exit of an exclusive session is kept for it everywhere, and a
   expect(others).not.toContain(own.member);
   const name = { client: 'me', session: 'x', tag: undefined };
   const verdict = { verdict: 'banned', host: 'shop.example', forMs: undefined, user: undefined } as const;
-  expect(b.pool.clients.judge(name, verdict)).toEqual({ host: 'shop.example' });
-  expect(b.pool.clients.describe(name)).toMatchObject({ member: own.member, session: 'x' });
+  expect(b.pool.leases.judge(name, verdict)).toEqual({ host: 'shop.example' });
+  expect(b.pool.leases.describe(name)).toMatchObject({ member: own.member, session: 'x' });
   a.pool.evict(fixed.member);
   await settled();
   const answer = await b.replica.acquire(request({ session: 'f', fixed: true }));

@@ -11,6 +11,7 @@ import type {
   SharedState,
 } from '../../src/fleet/schemas.ts';
 import type { FactFollower, FleetActivity, SharedPool } from '../../src/fleet/shared-pool.ts';
+import { NO_DEMAND } from '../../src/pool/drawn-member.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { until } from '../support/until.ts';
 
@@ -313,7 +314,8 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
       { kind: 'session.moved', session, reason: 'new' },
     ]);
     await until('the member is in the log', () => b.seen.facts.length >= 1 && a.seen.facts.length >= 2);
-    const demand = { waiting: 2, lastWantedAt: stage.clock.monotonic(), usedUpPerSecond: 0.5 };
+    const lastWantedAt = stage.clock.monotonic();
+    const demand = { ...NO_DEMAND, waiting: 2, lastWantedAt, usedUpPerSecond: 0.5 };
     const use = { member: 'member01', uses: 3, openLeases: 1, latencyMs: 20 };
     const usedAt = session.usedAt + 5_000;
     const sessions = [{ session: 's1', uses: 2, openLeases: 1, usedAt, ttlMs: 90_000 }];

@@ -22,7 +22,7 @@ const say = (
   verdict: 'banned' | 'ok',
   over: { host?: string; user?: string; forMs?: number } = {},
 ) =>
-  kit.pool.clients.judge(
+  kit.pool.leases.judge(
     { ...NOBODY, ...name },
     { verdict, host: over.host, forMs: over.forMs, user: over.user },
   );
@@ -47,7 +47,7 @@ test('clients: a client is told its last request, its session and its tags', () 
   const cart = use(kit, { client: 'me', session: 'me:cart' }, SHOP);
   const tagged = use(kit, { client: 'me', tag: 'r1' }, { ...SHOP, avoid: ['gone'] });
   const last = use(kit, { client: 'me' }, { targetHost: 'api.other.example' });
-  const describe = (name: object) => kit.pool.clients.describe({ client: 'me', ...NOBODY, ...name });
+  const describe = (name: object) => kit.pool.leases.describe({ client: 'me', ...NOBODY, ...name });
   expect(describe({ session: 'me:cart' })).toMatchObject({
     session: 'me:cart',
     tag: null,
@@ -71,7 +71,7 @@ test('clients: a client is told its last request, its session and its tags', () 
     attempts: null,
     sites: [],
   });
-  expect(kit.pool.clients.describe({ client: 'you', ...NOBODY, tag: 'r1' }).member).toBeNull();
+  expect(kit.pool.leases.describe({ client: 'you', ...NOBODY, tag: 'r1' }).member).toBeNull();
 });
 
 test('clients: the last 4,096 tags of a client are remembered', () => {
@@ -79,7 +79,7 @@ test('clients: the last 4,096 tags of a client are remembered', () => {
   addMembers(kit, 2);
   for (let number = 0; number < 4_097; number += 1) use(kit, { client: 'me', tag: `t${number}` });
   const knows = (tag: string) =>
-    kit.pool.clients.describe({ client: 'me', session: undefined, tag }).member !== null;
+    kit.pool.leases.describe({ client: 'me', session: undefined, tag }).member !== null;
   expect([knows('t0'), knows('t1'), knows('t4096')]).toEqual([false, true, true]);
 });
 
@@ -163,25 +163,24 @@ test('clients: the latest use that several processes know has the sites of all, 
     addMembers(kit, 1);
     kit.clock.advance(1_000);
     use(kit, name, { targetHost });
-    return kit.pool.clients.find(name);
+    return kit.pool.leases.lastUse(name);
   };
   there.clock.advance(5_000);
   const late = used(there, 'b.example');
   const early = used(here, 'a.example');
   const hosts = ['a.example', 'b.example'];
   const latest = (asked: object) =>
-    here.pool.clients.latest({ client: 'me', ...NOBODY, ...asked }, [late, undefined, early]);
+    here.pool.leases.latest({ client: 'me', ...NOBODY, ...asked }, [late, undefined, early]);
   expect(latest({ session: 's' })).toEqual({ ...late, hosts });
   expect(latest({ tag: 'r' })).toEqual({ ...late, hosts });
   expect(latest({})).toBe(late);
-  expect(here.pool.clients.latest(name, [undefined])).toBeUndefined();
+  expect(here.pool.leases.latest(name, [undefined])).toBeUndefined();
 });
 
 test('clients: a session moves minRemaining before its member ends; a fixed one and one without an end do not', () => {
   const kit = openKit({ minRemainingMs: 10_000 });
   addMembers(kit, 2);
-  const movesAt = (session: string) =>
-    kit.pool.clients.describe({ client: 'me', ...NOBODY, session }).movesAt;
+  const movesAt = (session: string) => kit.pool.leases.describe({ client: 'me', ...NOBODY, session }).movesAt;
   use(kit, { client: 'me', session: 's' });
   expect(movesAt('s')).toBe(new Date(kit.clock.now() + 170_000).toISOString());
   use(kit, { client: 'me', session: 'f', fixed: true });
@@ -189,7 +188,7 @@ test('clients: a session moves minRemaining before its member ends; a fixed one 
   const endless = openKit();
   endless.pool.addMembers('city', [drawn(endless, 1, 0, { endsAt: undefined })]);
   use(endless, { client: 'me', session: 's' });
-  expect(endless.pool.clients.describe({ client: 'me', ...NOBODY, session: 's' })).toMatchObject({
+  expect(endless.pool.leases.describe({ client: 'me', ...NOBODY, session: 's' })).toMatchObject({
     expiresIn: null,
     movesAt: null,
   });
@@ -199,7 +198,7 @@ test('clients: a tag names its session, and says nothing of the member to which 
   const kit = openKit();
   addMembers(kit, 2);
   const first = use(kit, { client: 'me', session: 's', tag: 'r' });
-  const tagged = () => kit.pool.clients.describe({ client: 'me', session: undefined, tag: 'r' });
+  const tagged = () => kit.pool.leases.describe({ client: 'me', session: undefined, tag: 'r' });
   expect(tagged()).toMatchObject({ session: 's', movesAt: expect.any(String) });
   fail(kit, acquire(kit, { client: 'me', session: 's' }));
   const next = use(kit, { client: 'me', session: 's' }, { avoid: [first.member] });

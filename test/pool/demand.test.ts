@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { NO_DEMAND } from '../../src/pool/drawn-member.ts';
 import type { PoolSourceOptions } from '../../src/pool/options.ts';
 import type { RefillPool } from '../../src/refill/options.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
@@ -93,12 +94,7 @@ test('demand: only clients are demand, neither the start nor a new source', () =
   const kit = openKit({ sources: [CITY] });
   kit.clock.advance(5_000);
   kit.pool.reconfigure(poolSettings({ sources: [CITY, BACKUP] }));
-  for (const name of ['city', 'backup'])
-    expect(kit.pool.demand(name)).toEqual({
-      waiting: 0,
-      lastWantedAt: Number.NEGATIVE_INFINITY,
-      usedUpPerSecond: 0,
-    });
+  for (const name of ['city', 'backup']) expect(kit.pool.demand(name)).toEqual(NO_DEMAND);
 });
 
 test('demand: every request is recorded, also with a session, and the first after a quiet time emits demand.rose', () => {
@@ -181,7 +177,7 @@ test('demand: with maxUsesPerMember, members are used up at the rate of requests
 
 test('demand: the rate of requests follows the last minute, and few requests the last five minutes', () => {
   const kit = openKit();
-  const rate = () => Math.round((kit.pool.demand('city').perSecond ?? 0) * 60 * 10) / 10;
+  const rate = () => Math.round(kit.pool.demand('city').perSecond * 60 * 10) / 10;
   expect(rate()).toBe(0);
   kit.pool.addMembers('city', [drawn(kit, 1, 3_600_000)]);
   for (let minute = 0; minute < 5; minute += 1) {
@@ -200,7 +196,7 @@ test('demand: the rate of requests follows the last minute, and few requests the
   kit.clock.advance(120_000);
   expect(rate()).toBeLessThan(60);
   kit.clock.advance(200_000);
-  expect(kit.pool.demand('city')).not.toHaveProperty('perSecond');
+  expect(kit.pool.demand('city').perSecond).toBe(0);
 });
 
 test('demand: after a quiet time the rate follows the first requests within half a minute', () => {
@@ -221,7 +217,7 @@ test('demand: sessions used in the last minute and open tunnels each need member
   kit.clock.advance(1_000);
   expect(kit.pool.demand('city').held).toBe(3);
   kit.clock.advance(60_000);
-  expect(kit.pool.demand('city')).not.toHaveProperty('held');
+  expect(kit.pool.demand('city').held).toBe(0);
   for (let tunnel = 0; tunnel < 17; tunnel += 1) acquire(kit);
   expect(kit.pool.demand('city').held).toBe(2);
 });

@@ -2,24 +2,21 @@ import { expect, test } from 'vitest';
 import { MEMBER_MOVES, Member, type MemberPhaseName, PoolSource } from '../../src/pool/member.ts';
 import { CITY } from '../support/pool-settings.ts';
 
-const QUARANTINE = { sinceAt: 0, untilAt: 10, fault: 'member-silent', replaced: true } as const;
+const QUARANTINE = {
+  name: 'quarantined',
+  sinceAt: 0,
+  untilAt: 10,
+  fault: 'member-silent',
+  replaced: true,
+} as const;
 
 /** The call that moves a member into each phase. */
 const MOVE_INTO: Record<MemberPhaseName, (member: Member) => void> = {
-  joining: () => {
-    throw new TypeError('joining -> joining is not a move');
-  },
-  ready: (member) => member.admit(),
-  quarantined: (member) => member.quarantine(QUARANTINE),
-  draining: (member) => {
-    member.openLeases = 1;
-    member.leave({ reason: 'evicted' });
-  },
-  left: (member) => {
-    member.openLeases = 0;
-    if (member.phase.name === 'draining') member.finishDraining();
-    else member.leave({ reason: 'evicted' });
-  },
+  joining: (member) => member.moveTo({ name: 'joining' }),
+  ready: (member) => member.moveTo({ name: 'ready' }),
+  quarantined: (member) => member.moveTo(QUARANTINE),
+  draining: (member) => member.moveTo({ name: 'draining', departure: { reason: 'evicted' } }),
+  left: (member) => member.moveTo({ name: 'left' }),
 };
 
 const PATHS: Record<MemberPhaseName, readonly MemberPhaseName[]> = {
@@ -64,9 +61,9 @@ test('member: makes the moves of the table and no other', () => {
 test('member: each move updates the counts of its source', () => {
   const member = newMember(false);
   member.source.counts.ready += 1;
-  member.quarantine(QUARANTINE);
+  member.moveTo(QUARANTINE);
   expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 1 });
-  member.leave({ reason: 'failed', fault: 'member-silent' });
+  member.moveTo({ name: 'left' });
   expect(member.source.counts).toMatchObject({ ready: 0, quarantined: 0, left: 1 });
 });
 

@@ -12,7 +12,7 @@ import {
   type LeaseRequest,
   type RoutingOptions,
 } from '../../src/pool/lease.ts';
-import type { HealthOptions, RotationOptions } from '../../src/pool/options.ts';
+import type { PoolSettings } from '../../src/pool/options.ts';
 import type { MemberView } from '../../src/pool/snapshot.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
 import { drawn, openKit, type PoolKit } from './pool-kit.ts';
@@ -56,8 +56,11 @@ interface Requested {
 
 export class PoolModel {
   readonly kit: PoolKit;
-  readonly #limits: Partial<RotationOptions>;
-  readonly #settings: { readonly rotation: Partial<RotationOptions>; readonly health: HealthOptions };
+  readonly #limits: Partial<PoolSettings['rotation']>;
+  readonly #settings: {
+    readonly rotation: Partial<PoolSettings['rotation']>;
+    readonly health: PoolSettings['health'];
+  };
   readonly #leases = new Map<number, OpenLease>();
   readonly #requests: Requested[] = [];
   readonly #bans = new Set<string>();
@@ -68,7 +71,7 @@ export class PoolModel {
   /** The error of a check of a late answer. The current step then fails with this error. */
   #failure: unknown;
 
-  constructor(rotation: Partial<RotationOptions>) {
+  constructor(rotation: Partial<PoolSettings['rotation']>) {
     this.#limits = rotation;
     this.#settings = { rotation, health: { maxFailures: 3, quarantineMs: 5_000 } };
     this.kit = openKit({ ...this.#settings, sources: [CITY, BACKUP] });

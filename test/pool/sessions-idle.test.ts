@@ -10,6 +10,6 @@ test('sessions: an idle session ends even if its count of open leases is negativ
   const session = sessions.use('cart', {}, clock.monotonic());
   session.openLeases -= 1; // an impossible count: the callback of the timer must return nevertheless
   for (let minute = 0; minute < 2; minute += 1) clock.advance(60_000);
-  expect(sessions.size).toBe(0);
+  expect(sessions.byName.size).toBe(0);
   sessions.close();
 });

@@ -46,7 +46,7 @@ const inputs = fc
       ...rest,
       fill: fill === 'size' ? ('size' as const) : ('demand' as const),
       now,
-      demand: { waiting, perSecond, held, usedUpPerSecond, lastWantedAt },
+      demand: { waiting, stranded: 0, perSecond, held, usedUpPerSecond, lastWantedAt },
       stock: stockOf(ends.map((ms) => now + ms)),
       callCycleMs: gapMs + rest.latencyMs,
     } satisfies DrawInputs;

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { NO_DEMAND } from '../../src/pool/drawn-member.ts';
 import { type DrawInputs, describeHolding, planDraw, wantedMembers } from '../../src/refill/plan.ts';
 
 const GAP_MS = 10_250;
@@ -20,7 +21,7 @@ function inputs(expiries: readonly number[], changes: Partial<DrawInputs> = {}):
   return {
     now: 0,
     stock: stockOf(expiries),
-    demand: { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 },
+    demand: { ...NO_DEMAND, lastWantedAt: 0 },
     size: 5,
     idleAfterMs: 300_000,
     startInMs: 0,
@@ -38,7 +39,7 @@ function inputs(expiries: readonly number[], changes: Partial<DrawInputs> = {}):
 }
 
 const demand = (changes: Partial<DrawInputs['demand']>): Partial<DrawInputs> => ({
-  demand: { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0, ...changes },
+  demand: { ...NO_DEMAND, lastWantedAt: 0, ...changes },
 });
 const ALIVE = 600_000;
 const all = (count: number, end = ALIVE) => new Array<number>(count).fill(end);

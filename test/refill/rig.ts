@@ -2,7 +2,7 @@
 import { onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { AddedMembers, Demand, DrawnMember } from '../../src/pool/drawn-member.ts';
+import { type AddedMembers, type Demand, type DrawnMember, NO_DEMAND } from '../../src/pool/drawn-member.ts';
 import type { DrawSourceOptions, Extractor, RefillPool } from '../../src/refill/options.ts';
 import { Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
@@ -49,7 +49,7 @@ export class CountingPool implements RefillPool {
   }
 
   demand(source: string): Demand {
-    return this.demands.get(source) ?? { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 };
+    return this.demands.get(source) ?? { ...NO_DEMAND, lastWantedAt: 0 };
   }
 
   usableAt(source: string, atMs: number): number {

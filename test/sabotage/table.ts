@@ -120,8 +120,8 @@ const ROWS: readonly Row[] = [
   [
     'bans: a report bans the exit of an attempt that was too slow',
     'src/pool/leases.ts',
-    'if (late !== true) this.#clients.used(request, member);',
-    'this.#clients.used(request, member);',
+    'if (late !== true) this.#noteUse(request, member);',
+    'this.#noteUse(request, member);',
     'test/pool/clients.test.ts',
   ],
   [
@@ -156,7 +156,7 @@ const ROWS: readonly Row[] = [
   [
     'leases: a fault of a member is not recorded',
     'src/pool/leases.ts',
-    "    if (blame === 'member') this.#members.recordFault(member, { fault, leasedAt }, now);",
+    "    if (blame === 'member') this.#members.recordFault(member, fault, leasedAt, now);",
     '',
     'test/pool/quarantine.test.ts',
   ],

@@ -1,8 +1,9 @@
 /** The settings of a pool with one source, as tests use them: the defaults of the configuration, for five members. */
-import type { PoolOptions, PoolSourceOptions, RotationOptions } from '../../src/pool/options.ts';
+import type { PoolSettings, PoolSourceOptions } from '../../src/pool/options.ts';
+import type { Pool } from '../../src/pool/pool.ts';
 
-export type PoolChanges = Omit<Partial<PoolOptions>, 'rotation' | 'clock'> & {
-  readonly rotation?: Partial<RotationOptions> | undefined;
+export type PoolChanges = Omit<Partial<ConstructorParameters<typeof Pool>[0]>, 'rotation' | 'clock'> & {
+  readonly rotation?: Partial<PoolSettings['rotation']> | undefined;
 };
 
 export const CITY: PoolSourceOptions = { name: 'city', priority: 1, size: 5, unknownLifetimeMs: 600_000 };

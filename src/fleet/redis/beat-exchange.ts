@@ -4,7 +4,7 @@
  * calls the store once a second even if it has nothing to report, so that the other replicas know that it is running.
  */
 import type { Clock } from '../../core/clock.ts';
-import type { Demand } from '../../pool/drawn-member.ts';
+import { type Demand, NO_DEMAND } from '../../pool/drawn-member.ts';
 import { shiftMoments } from '../records.ts';
 import type { Beat, MemberActivity, SessionActivity } from '../schemas.ts';
 import { decodeReplica, type ReplicaRecord } from '../schemas.ts';
@@ -191,7 +191,7 @@ export interface BeatAnswer {
 
 const MIN_GAP_MS = 100;
 const MILLION = 1e6;
-const NO_DEMAND: Demand = { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 };
+const NEVER_WANTED: Demand = { ...NO_DEMAND, lastWantedAt: 0 };
 
 export class BeatExchange {
   readonly #options: BeatExchangeOptions;
@@ -378,7 +378,7 @@ export class BeatExchange {
   }
 
   #about(instance: InstanceLog, members: readonly MemberActivity[]): (string | number)[] {
-    const demand = this.#demand[instance.key] ?? NO_DEMAND;
+    const demand = this.#demand[instance.key] ?? NEVER_WANTED;
     const own = members.filter(({ member }) => instance.state.drawnBy(member) !== undefined);
     return [
       ...[instance.version, numbersOf(demand).join(' '), Math.floor(demand.lastWantedAt)],
@@ -395,7 +395,7 @@ export class BeatExchange {
     const unsaved: { readonly instance: InstanceLog; readonly entries: number }[] = [];
     for (const [index, instance] of instances.entries()) {
       const [number, covers, wanted, version, changed, sums] = listOf(listOf(about)[index]);
-      const own = numbersOf(this.#demand[instance.key] ?? NO_DEMAND);
+      const own = numbersOf(this.#demand[instance.key] ?? NEVER_WANTED);
       const others = String(sums)
         .split(' ')
         .map((sum, at) => Math.max(0, Number(sum) - (own[at] ?? 0)) || 0);
@@ -473,19 +473,13 @@ function sortedByName<Each extends { readonly name: string }>(all: readonly Each
 }
 
 function numbersOf(demand: Demand): number[] {
-  return NUMBERS.map((name) => Math.round((demand[name] ?? 0) * (FRACTIONS.includes(name) ? MILLION : 1)));
+  return NUMBERS.map((name) => Math.round(demand[name] * (FRACTIONS.includes(name) ? MILLION : 1)));
 }
 
 function demandIn(numbers: readonly number[], lastWantedAt: number): Demand {
   const [waiting = 0, stranded = 0, held = 0, usedUp = 0, requests = 0] = numbers;
-  return {
-    waiting,
-    ...(stranded > 0 && { stranded }),
-    lastWantedAt,
-    usedUpPerSecond: usedUp / MILLION,
-    ...(requests > 0 && { perSecond: requests / MILLION }),
-    ...(held > 0 && { held }),
-  };
+  const [usedUpPerSecond, perSecond] = [usedUp / MILLION, requests / MILLION];
+  return { waiting, stranded, lastWantedAt, usedUpPerSecond, perSecond, held };
 }
 
 /** Merges two beats. Uses are added up. All other numbers of the later beat replace those of the earlier one. */

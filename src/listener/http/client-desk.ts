@@ -5,15 +5,15 @@
 import { SECOND_MS } from '../../core/duration.ts';
 import type { NoriaError } from '../../core/faults.ts';
 import { type HostPort, hostPort } from '../../core/host-port.ts';
-import type { ClientName, Clients, ClientUse, Verdict } from '../../pool/clients.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
+import type { ClientName, ClientUse, Leases, Verdict } from '../../pool/leases.ts';
 import { badRequest, refusalError } from '../refusal.ts';
 import { parseDuration } from '../routing-options.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 import type { HttpReply } from './replies.ts';
 
 export interface ClientDesk {
-  readonly clients: Pick<Clients, 'describe' | 'judge'>;
+  readonly clients: Pick<Leases, 'describe' | 'judge'>;
   /** The use that the name means. A promise if other processes may know a later one. */
   lastUse(name: ClientName): ClientUse | undefined | Promise<ClientUse | undefined>;
   /** Moves the session now. @returns false if there is no such session, or if it never moves. */

@@ -107,7 +107,7 @@ function open({ replica: name, ...opening }: Parameters<WorkerCalls['open']>[0])
       pool.refuseHopeless();
     },
     receivePermits: (listener, reply) => permits.get(listener)?.receive(reply),
-    findUse: (client) => pool.clients.find(client),
+    findUse: (client) => pool.leases.lastUse(client),
     async update(...update) {
       await loaded;
       return updatePlane(plane, update);

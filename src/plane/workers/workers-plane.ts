@@ -14,9 +14,8 @@ import { MemberDialer } from '../../dialer/dialer.ts';
 import { MemorySharedPool } from '../../fleet/memory-shared-pool.ts';
 import { Replica } from '../../fleet/replica.ts';
 import type { SharedPool } from '../../fleet/shared-pool.ts';
-import type { ClientName, ClientUse } from '../../pool/clients.ts';
 import type { SourceForecast } from '../../pool/lease.ts';
-import type { LeaseHolder } from '../../pool/leases.ts';
+import type { ClientName, ClientUse, LeaseHolder } from '../../pool/leases.ts';
 import type { PoolSettings } from '../../pool/options.ts';
 import type {
   DataPlane,

@@ -2,12 +2,12 @@
 import { expect, test } from 'vitest';
 import { EventBus } from '../../../src/core/events.ts';
 import type { ListenerOptions } from '../../../src/listener/listener.ts';
-import type { ClientName, Clients, Verdict } from '../../../src/pool/clients.ts';
+import type { ClientName, Leases, Verdict } from '../../../src/pool/leases.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';
 
-const STATE: ReturnType<Clients['describe']> = {
+const STATE: ReturnType<Leases['describe']> = {
   session: 'cart',
   tag: null,
   member: 'm12',
