@@ -11,6 +11,7 @@ import {
   openMember,
   readUntil,
 } from '../support/bad-members.ts';
+import { runsOf } from '../support/properties.ts';
 import { until } from '../support/until.ts';
 import { failureOf } from './make-dialer.ts';
 import { copies, makeDialerWithPool } from './real-pool.ts';
@@ -53,11 +54,12 @@ test('hostile: many names that hang up cost members that work nothing, also whil
     copies(await openMember('http', httpBehavior()), 20),
   );
   openProber();
+  const names = runsOf(400);
   for (let time = 0; time < 10; time += 1) await tunnel('good.example:443', 'answered');
-  for (let time = 0; time < 400; time += 1) await tunnel(`evil${time}.example:443`, 'cut');
+  for (let time = 0; time < names; time += 1) await tunnel(`evil${time}.example:443`, 'cut');
   expect([quarantined, left]).toEqual([[], []]);
   clock.advance(60_001);
-  for (let time = 0; time < 400; time += 1) {
+  for (let time = 0; time < names; time += 1) {
     await tunnel(`evil${time}.example:443`, 'cut');
     clock.advance(20);
   }

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { runsOf } from '../support/properties.ts';
 import { GOLDEN, goldenBody } from './golden.ts';
 import { readEveryWay } from './validity.ts';
 
@@ -19,10 +20,11 @@ test.each(CORPUS)('fuzz corpus: %s is a valid answer or a fault of the service i
 
 test('fuzz corpus: truncated and altered golden answers are valid answers or faults of the service', () => {
   expect(GOLDEN.draws.length).toBeGreaterThan(24);
+  const sparse = 10 / runsOf(10);
   for (const [index, { file }] of GOLDEN.draws.entries()) {
     const body = goldenBody(file);
-    for (let cut = index % 7; cut < body.length; cut += 59) readEveryWay(body.subarray(0, cut));
-    for (let at = index % 11; at < body.length; at += 71) {
+    for (let cut = index % 7; cut < body.length; cut += 59 * sparse) readEveryWay(body.subarray(0, cut));
+    for (let at = index % 11; at < body.length; at += 71 * sparse) {
       const changed = Buffer.from(body);
       changed.writeUInt8((body.readUInt8(at) + 1 + index) % 256, at);
       readEveryWay(changed);

@@ -138,7 +138,13 @@ const line = fc.oneof(
 const target = fc.oneof(
   {
     weight: 4,
-    arbitrary: fc.webUrl({ withQueryParameters: true }).filter((url) => /^[\x21-\x7e]+$/.test(url)),
+    arbitrary: fc
+      .tuple(
+        fc.constantFrom('http', 'https'),
+        fc.domain(),
+        fc.stringMatching(/^(\/[\w!$&'()*+,;=:@.~%-]{0,9}){0,3}(\?[!-~]{0,12})?$/),
+      )
+      .map(([scheme, host, path]) => `${scheme}://${host}${path}`),
   },
   { weight: 2, arbitrary: fc.domain().map((host) => `${host}:443`) },
   { weight: 1, arbitrary: fc.stringMatching(/^[\x20-\x7e]{1,20}$/) },
