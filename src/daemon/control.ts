@@ -1,7 +1,6 @@
 /** The status and the commands that noria offers to the admin API, the command line and embedding programs. */
 
 import type { AdminBackend } from '../admin/backend.ts';
-import type { Status } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';
 import { parseDuration, SECOND_MS } from '../core/duration.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
@@ -17,26 +16,34 @@ import type { Fleet } from './fleet.ts';
 import type { ReadinessMonitor } from './readiness.ts';
 import type { SourceFaults } from './source-faults.ts';
 
-interface ControlOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly reload: AdminBackend['reload'];
-  readonly pool: Pool;
-  readonly refiller: Pick<Refiller, 'sources' | 'refill' | 'pause' | 'resume'>;
-  readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'closeConnections'>;
-  readonly readiness: Pick<ReadinessMonitor, 'check'>;
-  readonly faults: Pick<SourceFaults, 'tryAgain'>;
-  readonly fleet: Fleet | undefined;
-  readonly testUrl: string;
-  readonly ledger: Ledger;
-  readonly pricesOf: AdminBackend['pricesOf'];
-}
-
 /** Any valid port. `hostPort` requires a port, but this file uses only the host of its result. */
 const ANY_PORT = 1;
 
-export function createControl(options: ControlOptions): AdminBackend {
-  const { clock, pool, refiller, plane, log, faults, fleet, ledger, pricesOf } = options;
+export function createControl({
+  reload,
+  pricesOf,
+  testUrl,
+  clock,
+  log,
+  pool,
+  refiller,
+  plane,
+  readiness,
+  faults,
+  fleet,
+  ledger,
+}: Pick<AdminBackend, 'reload' | 'pricesOf'> & {
+  readonly testUrl: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly pool: Pool;
+  readonly refiller: Refiller;
+  readonly plane: DataPlane;
+  readonly readiness: ReadinessMonitor;
+  readonly faults: SourceFaults;
+  readonly fleet: Fleet | undefined;
+  readonly ledger: Ledger;
+}): AdminBackend {
   const startedAt = clock.monotonic();
   const version = readVersion();
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
@@ -45,8 +52,34 @@ export function createControl(options: ControlOptions): AdminBackend {
   };
   return {
     status() {
-      const uptimeSeconds = Math.round((clock.monotonic() - startedAt) / SECOND_MS);
-      return { version, uptimeSeconds, ...statusOf(options) };
+      const counts = pool.counts();
+      const sources = refiller.sources();
+      const sum = (state: 'joining' | 'ready' | 'quarantined' | 'draining' | 'openTunnels') =>
+        counts.reduce((total, count) => total + count[state], 0);
+      return {
+        version,
+        uptimeSeconds: Math.round((clock.monotonic() - startedAt) / SECOND_MS),
+        ...readiness.check(sources),
+        testUrl,
+        workers: plane.workers,
+        listeners: plane.listeners.map(({ name, protocols, addresses, connections }) => ({
+          name,
+          address: addresses.map(({ host, port }) => formatHostPort(host, port)).join(', '),
+          protocols: [...protocols],
+          connections,
+        })),
+        pool: {
+          joining: sum('joining'),
+          ready: sum('ready'),
+          quarantined: sum('quarantined'),
+          draining: sum('draining'),
+          openTunnels: sum('openTunnels'),
+          waitingClients: pool.waitingCount,
+          sessions: pool.sessionCount,
+        },
+        sources: [...sources],
+        fleet: fleet?.status() ?? null,
+      };
     },
     members: () =>
       fleet === undefined
@@ -84,43 +117,13 @@ export function createControl(options: ControlOptions): AdminBackend {
     setLogLevel: (level) => {
       log.level = level;
     },
-    reload: options.reload,
+    reload,
     proxyAddress: () => proxyAddress(plane),
   };
 }
 
-function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds'> {
-  const { pool, refiller, plane, readiness, fleet, testUrl } = options;
-  const counts = pool.counts();
-  const sources = refiller.sources();
-  const sum = (state: 'joining' | 'ready' | 'quarantined' | 'draining' | 'openTunnels') =>
-    counts.reduce((total, count) => total + count[state], 0);
-  return {
-    ...readiness.check(sources),
-    testUrl,
-    workers: plane.workers,
-    listeners: plane.listeners.map(({ name, protocols, addresses, connections }) => ({
-      name,
-      address: addresses.map(({ host, port }) => formatHostPort(host, port)).join(', '),
-      protocols: [...protocols],
-      connections,
-    })),
-    pool: {
-      joining: sum('joining'),
-      ready: sum('ready'),
-      quarantined: sum('quarantined'),
-      draining: sum('draining'),
-      openTunnels: sum('openTunnels'),
-      waitingClients: pool.waitingCount,
-      sessions: pool.sessionCount,
-    },
-    sources: [...sources],
-    fleet: fleet?.status() ?? null,
-  };
-}
-
 /** The address at which clients on this machine reach the first HTTP listener. */
-function proxyAddress({ listeners }: ControlOptions['plane']): string | undefined {
+function proxyAddress({ listeners }: DataPlane): string | undefined {
   const first = listeners.find(({ protocols }) => protocols.includes('http'))?.addresses[0];
   if (first === undefined) return undefined;
   const isWildcard = first.host === '0.0.0.0' || first.host === '::';

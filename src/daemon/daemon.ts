@@ -1,28 +1,58 @@
-/** A running noria: starts, applies reloaded configurations, and shuts down. parts.ts opens the parts of noria. */
+/**
+ * A running noria: opens its parts, applies reloaded configurations, and shuts down. The parts open in this order: log,
+ * state, pool, fleet, data plane, health checks, admin API, proxyPool, refiller, snapshot; the owner closes them in
+ * reverse order. No other file opens parts.
+ */
+import { hostname } from 'node:os';
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
 import { type BootClock, type Clock, pause, systemBoot, systemClock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { makeMark } from '../core/front-proxy.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { BoundAddress } from '../core/listen-address.ts';
-import type { Log } from '../core/log.ts';
+import { type Log, logEvents } from '../core/log.ts';
 import { type Ownership, openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
-import { isSame } from '../core/secret.ts';
-import type { FleetConnector } from './fleet.ts';
+import { isSame, secretsIn } from '../core/secret.ts';
+import { type Ledger, openLedger } from '../ledger/ledger.ts';
+import { Notifier } from '../ledger/notifier.ts';
+import { endOfDay } from '../ledger/usage.ts';
+import type { UsedToday } from '../listener/user-limits.ts';
+import type { DataPlane } from '../plane/data-plane.ts';
+import { LocalPlane } from '../plane/local-plane.ts';
+import { Pool } from '../pool/pool.ts';
+import { decodeSessions } from '../pool/stored-state.ts';
+import { Prober } from '../prober/prober.ts';
+import { Refiller } from '../refill/refiller.ts';
+import type { RefuseAddress } from '../service/decode.ts';
+import { Supply } from '../service/supply.ts';
+import { openState } from '../state/folder.ts';
+import { openApis, proxyPoolSettings } from './apis.ts';
+import { createControl } from './control.ts';
+import { createFleet, type Fleet, type FleetConnector, refusalsOf, storeConnector } from './fleet.ts';
+import { ListFiles } from './list-files.ts';
 import {
   apiNeedsListenerAddress,
   changesForRestart,
+  configuredAddresses,
   dialerSettings,
+  fleetInstances,
   planeContext,
   poolSettings,
+  pricesOf,
   proberSettings,
   refillSettings,
+  refusesOf,
+  serviceTunnel,
+  sourceKeys,
+  workersOf,
 } from './part-options.ts';
-import { clientsOf, openParts, type Parts } from './parts.ts';
-import { proxyPoolSettings } from './proxy-pool.ts';
+import { ReadinessMonitor } from './readiness.ts';
+import { evictOwnMembers, keepSnapshot, restorePool } from './snapshot.ts';
+import { SourceFaults } from './source-faults.ts';
 
 /**
  * Starts noria. If a part cannot be opened, closes the parts that are already open.
@@ -43,39 +73,41 @@ export async function startDaemon(options: {
   /** A page that every member reaches, for the dashboard's test command. Default: a public page. */
   readonly testUrl?: string;
 }): Promise<Daemon> {
-  const { log, fleet, clock = systemClock, random = systemRandom, reload = refuseReload } = options;
-  const { boot = systemBoot(), inheritedFds = new Set(), testUrl = 'https://example.com/' } = options;
+  const { config, log, boot = systemBoot() } = options;
   const bus = new EventBus((name, error) =>
     log.error({ event: name, error: describeError(error) }, 'observer failed'),
   );
-  const state: DaemonState = { config: options.config, drainEndsAt: undefined };
-  const failed = Promise.withResolvers<NoriaError>();
-  const { built: parts, owner } = await openAll((owner) =>
-    openParts({
-      ...{ owner, log, clock, random, boot, bus, inheritedFds, reload, fleet, testUrl },
-      mark: makeMark(),
-      config: () => state.config,
-      drainEndsAt: () => state.drainEndsAt,
-      onFailed: failed.resolve,
-    }),
-  );
-  return new Daemon({ state, parts, owner, log, clock, bus, failed: failed.promise });
+  const { built } = await openAll(async (owner) => {
+    const running: Running = {
+      ...{ clock: systemClock, random: systemRandom, reload: refuseReload },
+      ...{ inheritedFds: new Set<number>(), testUrl: 'https://example.com/' },
+      ...{ fleet: config.fleet && storeConnector(config.fleet), ...options },
+      ...{ owner, boot, bus, mark: makeMark(), drainEndsAt: undefined },
+      failed: Promise.withResolvers<NoriaError>(),
+    };
+    return new Daemon(running, await openParts(running));
+  });
+  return built;
 }
 
-interface DaemonState {
+interface Running {
+  readonly owner: Ownership;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly boot: BootClock;
+  readonly bus: EventBus;
+  readonly log: Log;
+  readonly reload: AdminBackend['reload'];
+  readonly inheritedFds: ReadonlySet<number>;
+  readonly fleet: FleetConnector | undefined;
+  readonly testUrl: string;
+  readonly mark: string;
+  readonly failed: PromiseWithResolvers<NoriaError>;
   config: Config;
   drainEndsAt: number | undefined;
 }
 
-interface RunningDaemon {
-  readonly state: DaemonState;
-  readonly parts: Parts;
-  readonly owner: Ownership;
-  readonly log: Log;
-  readonly clock: Clock;
-  readonly bus: EventBus;
-  readonly failed: Promise<NoriaError>;
-}
+type Parts = Awaited<ReturnType<typeof openParts>>;
 
 export class Daemon {
   readonly bus: EventBus;
@@ -85,25 +117,27 @@ export class Daemon {
   readonly startConfig: Config;
   /** The connections that `close()` cut, because they were open after `shutdown.drainTimeout`. */
   cutConnections = 0;
-  readonly #running: RunningDaemon;
+  readonly #running: Running;
+  readonly #parts: Parts;
   #reloading: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | undefined;
 
-  constructor(running: RunningDaemon) {
+  constructor(running: Running, parts: Parts) {
     this.#running = running;
+    this.#parts = parts;
     this.bus = running.bus;
-    this.control = running.parts.control;
-    this.failed = running.failed;
-    this.startConfig = running.state.config;
+    this.control = parts.control;
+    this.failed = running.failed.promise;
+    this.startConfig = running.config;
   }
 
   get config(): Config {
-    return this.#running.state.config;
+    return this.#running.config;
   }
 
   get addresses() {
     const format = ({ host, port }: BoundAddress) => formatHostPort(host, port);
-    const { plane, apis } = this.#running.parts;
+    const { plane, apis } = this.#parts;
     const { admin, proxyPool } = apis;
     return {
       listeners: plane.listeners.flatMap(({ addresses }) => addresses.map(format)),
@@ -120,7 +154,7 @@ export class Daemon {
    * @throws NoriaError listen-failed, bad-config; shutting-down after `close()`
    */
   reload(config: Config): Promise<readonly string[]> {
-    if (this.#running.state.drainEndsAt !== undefined) {
+    if (this.#running.drainEndsAt !== undefined) {
       const message = 'noria is shutting down: the configuration is not reloaded';
       return Promise.reject(new NoriaError('shutting-down', message));
     }
@@ -136,11 +170,12 @@ export class Daemon {
   }
 
   async #close(): Promise<void> {
-    const { state, parts, owner, clock } = this.#running;
-    const { drainTimeoutMs } = state.config.shutdown;
+    const { config, owner, clock } = this.#running;
+    const parts = this.#parts;
+    const { drainTimeoutMs } = config.shutdown;
     const deadline = clock.monotonic() + drainTimeoutMs;
     // Set before the first `await`, so that the readiness check reports the shutdown even during a reload.
-    state.drainEndsAt = clock.now() + drainTimeoutMs;
+    this.#running.drainEndsAt = clock.now() + drainTimeoutMs;
     parts.readiness.check();
     parts.plane.prepareToClose();
     await this.#reloading;
@@ -159,18 +194,195 @@ export class Daemon {
   }
 
   async #apply(next: Config): Promise<readonly string[]> {
-    const { state, parts, log } = this.#running;
-    const before = state.config;
-    state.config = next;
+    const running = this.#running;
+    const before = running.config;
+    running.config = next;
     try {
-      await applyConfig(parts, before, next);
+      await applyConfig(this.#parts, before, next);
     } catch (error) {
-      state.config = before;
+      running.config = before;
       throw error;
     }
-    log.level = next.log.level;
+    running.log.level = next.log.level;
     return changesForRestart(this.startConfig, next);
   }
+}
+
+/** Calls the service only at the end: the first draw costs money, so no part may fail to open after it. */
+async function openParts(running: Running) {
+  const { clock, random, boot, bus, log, owner, mark, reload, testUrl, fleet: connector } = running;
+  const config = () => running.config;
+  const eventLog = logEvents(bus, log, clock);
+  owner.own('log', () => eventLog[Symbol.dispose]());
+  const warn = (message: string) => log.warn({}, message);
+  const dir = config().state?.dir;
+  const folder = { dir, daemon: true, fleet: connector?.name };
+  const state = await owner.open('state', openState({ ...folder, clock, warn, boot }));
+  const siteOf = (host: string) => pool.sites.of(host).name;
+  const prices = (source: string) => pricesOf(config(), source);
+  const opening = openLedger({
+    ...{ bus, clock, log, dir, siteOf, access: config().log.access },
+    pricesOf: prices,
+  });
+  const ledger = await owner.open('ledger', opening);
+
+  const configured = configuredAddresses(config());
+  let ownAddresses = (): readonly BoundAddress[] => configured;
+  const refuses: RefuseAddress = (host, port) => refusesOf(config(), ownAddresses())(host, port);
+  const forecasts = () => refiller.forecasts();
+  const poolOptions = { ...poolSettings(config()), clock, random, bus, forecasts };
+  const pool: Pool = await owner.open('pool', new Pool(poolOptions));
+  restorePool(pool, state.snapshot, refuses, warn);
+  pool.restoreSessions(decodeSessions(state.sessions.found));
+  state.sessions.attach((onChange) => pool.sessionJournal(onChange));
+  const refiller: Refiller = new Refiller({ clock, random, bus, pool });
+  const sources = sourceKeys(config);
+  const fleet: Fleet | undefined =
+    connector &&
+    (await createFleet({
+      ...{ connector, clock, random, bus, pool, sources, refuses },
+      restored: state.snapshot.read('fleet'),
+      clients: () => clientsOf(plane),
+      instances: () => fleetInstances(config()),
+      refusals: () => refusalsOf(refiller.sources(), sources),
+      callTimeoutMs: () => config().service.timeoutMs,
+      onCommand: ({ source, command }) => refiller.whenOpen(() => refiller[command](source)),
+      onReport: (report) => refiller.whenOpen(() => refiller.receiveReport(report.source, report)),
+    }));
+  if (fleet !== undefined) owner.own('fleet', () => fleet.replica.close());
+
+  const faults = new SourceFaults(clock, log, pool, (source) => plane.resetRefusals(source));
+  await owner.open('source faults', faults);
+  const opened = openPlane(running, pool, { refiller, fleet, faults });
+  const plane: DataPlane = await owner.open('data plane', opened);
+  const probing = { ...proberSettings(config()), clock, random, bus, pool, dialer: plane.dialer };
+  const prober = await owner.open('prober', new Prober(probing));
+  await plane.update(config().listeners, 0);
+  const serving = { pool, refiller, fleet, plane, faults, ledger };
+  const drainEndsAt = () => running.drainEndsAt;
+  const monitor = new ReadinessMonitor({ ...serving, clock, bus, drainEndsAt, config });
+  const readiness = await owner.open('readiness', monitor);
+  const control = createControl({ ...serving, clock, log, reload, readiness, testUrl, pricesOf: prices });
+  const apis = await openApis(config(), { clock, bus, log, owner, pool, control });
+  plane.setContext(planeContext(config(), apis.addresses()));
+  ownAddresses = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apis.addresses()];
+  evictOwnMembers(pool, refuses, warn);
+  const notifier = new Notifier({
+    ...{ bus, clock, log, siteOf, settings: () => config().notify },
+    instance: config().fleet?.replica ?? hostname(),
+    isBudgetUsed: (source) => {
+      const budget = refiller.sources().find(({ name }) => name === source)?.budget ?? null;
+      return budget !== null && budget.used >= budget.limit;
+    },
+  });
+  await owner.open('notices', notifier);
+  const limits = feedLimits(running, ledger, {
+    replicas: () => fleet?.status().replicas.length ?? 1,
+    send: (usedToday) => plane.setContext({ ...planeContext(config(), apis.addresses()), usedToday }),
+  });
+  owner.own('limits', () => limits[Symbol.dispose]());
+
+  const extractor = new Supply({
+    ...{ clock, random, refuses },
+    // read before each call, so that a reload takes effect
+    get timeoutMs() {
+      return config().service.timeoutMs;
+    },
+    get openTunnel() {
+      return serviceTunnel(config(), { mark, ownAddresses });
+    },
+  });
+  await fleet?.replica.open();
+  refiller.open({
+    ...refillSettings(config()),
+    extractor,
+    pace: fleet === undefined ? state.pace : state.addOwnCalls(fleet.shared.pace),
+    restored: state.snapshot.read('refill'),
+    adviceOnBlock: (source) => faults.of(source)?.advice,
+    urls: {
+      open: (url, signal) => extractor.open(url, signal),
+      exitOf: (...asked) => prober.exitOf(...asked),
+    },
+    sharedCount: fleet?.sharedCount,
+    onReport: fleet && ((source, report) => fleet.replica.reportSource(source, report)),
+  });
+  await owner.open('refill', refiller);
+  const contents = {
+    pool: () => pool.snapshot(),
+    refill: () => refiller.record(),
+    ...(fleet && { fleet: () => fleet.record() }),
+  };
+  const keeping = keepSnapshot(state.snapshot, contents, bus);
+  owner.own('snapshot', () => keeping[Symbol.dispose]());
+  const lists = new ListFiles((source) => refiller.refill(source));
+  lists.watch(config());
+  await owner.open('list files', lists);
+  return { pool, plane, faults, prober, readiness, control, apis, refiller, lists, fleet, ledger };
+}
+
+function clientsOf({ listeners }: DataPlane): number {
+  return listeners.reduce((sum, { connections }) => sum + connections, 0);
+}
+
+async function openPlane(
+  running: Running,
+  pool: Pool,
+  {
+    refiller,
+    fleet,
+    faults,
+  }: { readonly refiller: Refiller; readonly fleet: Fleet | undefined; readonly faults: SourceFaults },
+): Promise<DataPlane> {
+  const { clock, bus, config, inheritedFds, log, mark, failed } = running;
+  const options: ConstructorParameters<typeof LocalPlane>[0] = {
+    ...{ clock, bus, pool, inheritedFds, mark },
+    dialer: dialerSettings(config),
+    context: planeContext(config, []),
+    onSourceFault: (fault) => faults.update(fault),
+    onNetwork: (down) => pool.freezeEvictions(down),
+  };
+  const workers = workersOf(config);
+  if (workers === 1) {
+    const elsewhere = fleet && { findSession: (name: string) => fleet.replica.findSession(name) };
+    return new LocalPlane({ ...options, leases: fleet?.replica, elsewhere });
+  }
+  // Loaded only if noria has workers, because it loads node:cluster.
+  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts');
+  return openWorkersPlane({
+    ...{ ...options, workers, log, onFailed: failed.resolve },
+    forecasts: () => refiller.forecasts(),
+    fleet: fleet?.replica,
+    poolSettings: poolSettings(config),
+    secrets: () => secretsIn(running.config),
+  });
+}
+
+/**
+ * Tells the data plane once a second what the users with limits used today. A fleet divides the limits of a day among its
+ * norias, as it divides `maxTunnelsPerMember`: what this noria counted is multiplied instead of dividing the limits.
+ */
+function feedLimits(
+  running: Running,
+  ledger: Ledger,
+  { replicas, send }: { readonly replicas: () => number; readonly send: (usedToday: UsedToday) => void },
+): Disposable {
+  const { clock } = running;
+  const run = () => {
+    const users = running.config.listeners.flatMap((listener) => listener.users);
+    const norias = Math.max(1, replicas());
+    const counted = users.flatMap(({ username, limits }) => {
+      if (limits === undefined) return [];
+      const { bytes, members } = ledger.usage.todayOf(username);
+      return [[username, { bytes: bytes * norias, members: members * norias }] as const];
+    });
+    const processes = workersOf(running.config) * norias;
+    const now = clock.now();
+    const leftMs = endOfDay(now) - now;
+    if (counted.length > 0) send({ processes, leftMs, users: Object.fromEntries(counted) });
+    timer = clock.after(SECOND_MS, run);
+  };
+  let timer = clock.after(0, run);
+  return { [Symbol.dispose]: () => timer[Symbol.dispose]() };
 }
 
 async function refuseReload(): Promise<never> {

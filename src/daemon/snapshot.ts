@@ -7,11 +7,6 @@ import { decodeSnapshot } from '../pool/stored-state.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import type { SnapshotFile } from '../state/snapshot-file.ts';
 
-interface RestoreOptions {
-  readonly refuses: RefuseAddress;
-  readonly warn: (message: string) => void;
-}
-
 const REASONS = {
   address: 'without a valid address',
   private: 'at private addresses',
@@ -30,7 +25,8 @@ const SAVED_SOON_AFTER = [
 export function restorePool(
   pool: Pool,
   file: Pick<SnapshotFile, 'read' | 'ageMs'>,
-  { refuses, warn }: RestoreOptions,
+  refuses: RefuseAddress,
+  warn: (message: string) => void,
 ): void {
   const stored = file.read('pool');
   if (stored === undefined) return;
@@ -57,7 +53,8 @@ export function restorePool(
 /** Only after the listeners have opened are all addresses known: of port 0, and of inherited sockets (`fd:3`). */
 export function evictOwnMembers(
   pool: Pick<Pool, 'members' | 'evict'>,
-  { refuses, warn }: RestoreOptions,
+  refuses: RefuseAddress,
+  warn: (message: string) => void,
 ): void {
   const own = pool.members().filter(({ host, port }) => refuses(host, port) === 'own');
   for (const { id } of own) pool.evict(id);

@@ -5,27 +5,31 @@
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
-
-interface SourceFaultsOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Clients see `reason`. Without a reason, the block ends. */
-  readonly block: (source: string, reason: string | undefined) => void;
-  readonly resetRefusals: (source: string) => void;
-}
+import type { Pool } from '../pool/pool.ts';
 
 const RETRY_MS = 60_000;
 
 export class SourceFaults {
-  readonly #options: SourceFaultsOptions;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #pool: Pick<Pool, 'blockSource'>;
+  readonly #resetRefusals: (source: string) => void;
   /** `retry` unblocks the source after RETRY_MS; it is absent while noria tries the source again. */
   readonly #known = new Map<
     string,
     Pick<SourceFault, 'reason' | 'advice'> & { readonly retry: Disposable | undefined }
   >();
 
-  constructor(options: SourceFaultsOptions) {
-    this.#options = options;
+  constructor(
+    clock: Clock,
+    log: Log,
+    pool: Pick<Pool, 'blockSource'>,
+    resetRefusals: (source: string) => void,
+  ) {
+    this.#clock = clock;
+    this.#log = log;
+    this.#pool = pool;
+    this.#resetRefusals = resetRefusals;
   }
 
   of(source: string): Pick<SourceFault, 'reason' | 'advice'> | undefined {
@@ -34,20 +38,19 @@ export class SourceFaults {
 
   /** The dialer has found that members refuse the credentials of the source, or accept them again. */
   update({ source, active, reason, advice }: SourceFault): void {
-    const { clock, log, block } = this.#options;
     const before = this.#known.get(source);
     before?.retry?.[Symbol.dispose]();
     if (!active) {
       this.#known.delete(source);
-      block(source, undefined);
-      log.info({ source }, 'members accepted the credentials of their source again');
+      this.#pool.blockSource(source, undefined);
+      this.#log.info({ source }, 'members accepted the credentials of their source again');
       return;
     }
-    const retry = clock.after(RETRY_MS, () => this.tryAgain(source));
+    const retry = this.#clock.after(RETRY_MS, () => this.tryAgain(source));
     this.#known.set(source, { reason, advice, retry });
-    block(source, reason);
+    this.#pool.blockSource(source, reason);
     if (before === undefined)
-      log.error({ source, reason, advice }, 'members refused the credentials of their source');
+      this.#log.error({ source, reason, advice }, 'members refused the credentials of their source');
   }
 
   tryAgain(source: string): void {
@@ -55,8 +58,8 @@ export class SourceFaults {
     if (fault === undefined) return;
     fault.retry?.[Symbol.dispose]();
     this.#known.set(source, { ...fault, retry: undefined });
-    this.#options.resetRefusals(source);
-    this.#options.block(source, undefined);
+    this.#resetRefusals(source);
+    this.#pool.blockSource(source, undefined);
   }
 
   /** Tries all sources again, because a reload may have corrected their credentials. */

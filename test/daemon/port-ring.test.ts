@@ -1,7 +1,7 @@
 /** The ports of proxyPool as sessions of a pool, on a manual clock. */
 import { expect, onTestFinished, test } from 'vitest';
 import { POP_MS, PortRing } from '../../src/admin/proxy-pool.ts';
-import { portsOf } from '../../src/daemon/proxy-pool.ts';
+import { portsOf } from '../../src/daemon/apis.ts';
 import { STRATEGIES } from '../../src/pool/options.ts';
 import { accept, acquire, addMembers, drawn, openKit, type PoolKit, stateOf, use } from '../pool/pool-kit.ts';
 import { CITY } from '../support/pool-settings.ts';

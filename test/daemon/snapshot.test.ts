@@ -14,7 +14,7 @@ function restored(stored: unknown) {
   const kit = openKit();
   const warnings: string[] = [];
   const file = { read: () => JSON.parse(JSON.stringify(stored)), ageMs: () => 0 };
-  restorePool(kit.pool, file, { refuses, warn: (message) => warnings.push(message) });
+  restorePool(kit.pool, file, refuses, (message) => warnings.push(message));
   return { hosts: kit.pool.members().map(({ host }) => host), warnings };
 }
 
@@ -56,8 +56,8 @@ test('restore: members at addresses that noria has only since its listeners are 
   };
   const warnings: string[] = [];
   const warn = (message: string) => void warnings.push(message);
-  restorePool(kit.pool, file, { refuses, warn });
-  evictOwnMembers(kit.pool, { refuses: (_host, port) => (port === 41_234 ? 'own' : undefined), warn });
+  restorePool(kit.pool, file, refuses, warn);
+  evictOwnMembers(kit.pool, (_host, port) => (port === 41_234 ? 'own' : undefined), warn);
   expect(kit.pool.members().map(({ host }) => host)).toEqual(['198.51.100.1']);
   expect(warnings).toEqual(["noria removes 1 member of the snapshot: its address is noria's own"]);
 });
@@ -76,6 +76,6 @@ test('restore: an invalid snapshot is a warning, and a missing one is not', () =
     warnings: ['the members in the snapshot are invalid; noria starts without them'],
   });
   const kit = openKit();
-  const failing = { refuses, warn: (message: string) => expect.unreachable(message) };
-  restorePool(kit.pool, { read: () => undefined, ageMs: () => 0 }, failing);
+  const file = { read: () => undefined, ageMs: () => 0 };
+  restorePool(kit.pool, file, refuses, (message) => expect.unreachable(message));
 });
