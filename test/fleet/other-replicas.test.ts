@@ -1,7 +1,9 @@
-/** The open leases that other replicas report: each counts only for the member or session for which it was reported. */
+/** What other replicas report. Their open leases count only for the member or session for which they were reported. */
 import { expect, test } from 'vitest';
 import { PoolSharing } from '../../src/fleet/pool-sharing.ts';
-import { addMembers, openKit, type PoolKit, use } from '../pool/pool-kit.ts';
+import type { Beat, Fact } from '../../src/fleet/schemas.ts';
+import { accept, acquire, addMembers, close, openKit, type PoolKit, stateOf, use } from '../pool/pool-kit.ts';
+import type { PoolChanges } from '../support/pool-settings.ts';
 
 const TTL_MS = 60_000;
 const SESSION = { session: 's1', sessionTtlMs: TTL_MS };
@@ -73,4 +75,150 @@ test('other replicas: the leases of a replica that has left do not count for a n
   report(group, 'two', 1);
   kit.clock.advance(2 * TTL_MS);
   expect(namesOf(kit)).toEqual(['s1']);
+});
+
+/** A pool that belongs to two groups: the processes of its machine, and other machines. `heard` is what each is told. */
+function openTwoGroups(changes: PoolChanges = {}) {
+  const kit = openKit(changes);
+  const join = (sameMachine: boolean) => {
+    const heard = { facts: [] as Fact[], uses: 0, served: 0 };
+    const sharing = new PoolSharing(kit.pool.parts, {
+      onChange: (fact) => heard.facts.push(fact),
+      onUse: () => (heard.uses += 1),
+      onServed: () => (heard.served += 1),
+      ...{ sameMachine, countsLeases: sameMachine },
+    });
+    return { heard, sharing };
+  };
+  const [here, away] = [join(true), join(false)];
+  addMembers(kit, 1);
+  const [{ id = '' } = {}] = kit.pool.members();
+  for (const { sharing, heard } of [here, away]) {
+    sharing.takeActivity();
+    Object.assign(heard, { facts: [], uses: 0, served: 0 });
+  }
+  return { kit, here, away, id };
+}
+
+const emptyBeat: Beat = { waiting: 0, demand: {}, members: [], sessions: [] };
+const demandOf = (waiting: number, lastWantedAt: number) => ({
+  waiting,
+  demand: { city: { waiting, lastWantedAt, usedUpPerSecond: 0, stranded: 0, perSecond: 0, held: 0 } },
+});
+
+test('other replicas: their demand is summed up, and rises once', () => {
+  const { kit, here, away } = openTwoGroups();
+  const now = kit.clock.monotonic();
+  here.sharing.record('one', { ...emptyBeat, ...demandOf(2, now) });
+  here.sharing.record('two', { ...emptyBeat, ...demandOf(3, now) });
+  here.sharing.applyDemand();
+  expect(away.heard.uses).toBe(1);
+  expect(away.sharing.waiting).toBe(5);
+  expect(away.sharing.takeActivity()).toMatchObject({ waiting: 5, demand: { city: { waiting: 5 } } });
+  expect(here.sharing.takeActivity(), 'its own group').toMatchObject({ waiting: 0, demand: {} });
+  here.sharing.applyDemand();
+  expect([away.heard.uses, kit.events('demand.rose')], 'the same again').toEqual([
+    1,
+    [{ sources: ['city'] }],
+  ]);
+  here.sharing.record('one', { ...emptyBeat, ...demandOf(3, now) });
+  here.sharing.applyDemand();
+  expect([away.heard.uses, kit.events('demand.rose').length], 'one client more').toEqual([2, 2]);
+  expect(away.heard.served).toBe(0);
+});
+
+test('other replicas: the other group learns once that their clients no longer wait', () => {
+  const { kit, here, away } = openTwoGroups();
+  here.sharing.applyDemand();
+  expect(away.heard.served, 'nobody has waited').toBe(0);
+  here.sharing.record('one', { ...emptyBeat, ...demandOf(2, kit.clock.monotonic()) });
+  here.sharing.applyDemand();
+  here.sharing.record('one', { ...emptyBeat, ...demandOf(0, kit.clock.monotonic()) });
+  here.sharing.applyDemand();
+  here.sharing.applyDemand();
+  expect([away.heard.served, here.heard.served, away.sharing.waiting]).toEqual([1, 0, 0]);
+});
+
+test('other replicas: their uses count towards the limit, and the other group hears of the new ones', () => {
+  const { kit, here, away, id } = openTwoGroups({ rotation: { maxUsesPerMember: 5 } });
+  here.sharing.setUses(id, 3);
+  expect(away.sharing.takeActivity().members).toMatchObject([{ member: id, uses: 3 }]);
+  here.sharing.setUses(id, 4);
+  here.sharing.setUses(id, 4);
+  expect(away.sharing.takeActivity().members).toMatchObject([{ member: id, uses: 1 }]);
+  expect(here.sharing.takeActivity().members).toEqual([]);
+  expect(stateOf(kit, id)).toBe('ready');
+  here.sharing.setUses(id, 5);
+  expect(stateOf(kit, id)).toBe('left');
+  expect(kit.events('member.left')).toMatchObject([{ reason: 'used-up' }]);
+});
+
+test('other replicas: without a limit of uses a member stays', () => {
+  const { kit, here, id } = openTwoGroups();
+  here.sharing.setUses(id, 1_000);
+  expect(stateOf(kit, id)).toBe('ready');
+});
+
+test.each([true, false])('other replicas: a use on this machine (%s) refutes other machines', (onMachine) => {
+  const { kit, here, away, id } = openTwoGroups();
+  (onMachine ? here : away).sharing.setUses(id, 1);
+  const quarantine = {
+    ...{ untilAt: kit.clock.monotonic() + 5_000, fault: 'member-unreachable' as const, replaced: undefined },
+    health: { inRow: 2, rests: 1 },
+  } as const;
+  away.sharing.apply([{ kind: 'member.quarantined', source: 'city', member: id, quarantine }]);
+  expect(stateOf(kit, id)).toBe(onMachine ? 'ready' : 'quarantined');
+});
+
+test('other replicas: a later assumed end of life counts, and the other group hears it', () => {
+  const { kit, here, away } = openTwoGroups();
+  const endsAt = kit.clock.monotonic() + 600_000;
+  kit.pool.addMembers('city', [
+    { protocol: 'http', host: '192.0.2.9', port: 1, endsAt: undefined, unproven: false },
+  ]);
+  const member = kit.pool.members().find(({ host }) => host === '192.0.2.9')?.id ?? '';
+  away.sharing.takeActivity();
+  const beat = (later: number): Beat => ({
+    ...emptyBeat,
+    members: [{ member, uses: 0, openLeases: 0, endsAt: endsAt + later }],
+  });
+  here.sharing.record('one', beat(-1));
+  expect(away.sharing.takeActivity().members).toEqual([]);
+  here.sharing.record('one', beat(30_000));
+  expect(away.sharing.takeActivity().members).toMatchObject([{ member, uses: 0, endsAt: endsAt + 30_000 }]);
+});
+
+test('other replicas: the open leases of all replicas count, until their replica leaves', () => {
+  const { kit, here, id } = openTwoGroups();
+  const held = (openLeases: number): Beat => ({
+    ...emptyBeat,
+    members: [{ member: id, uses: 0, openLeases }],
+  });
+  here.sharing.record('one', held(2));
+  here.sharing.record('two', held(1));
+  expect(kit.pool.parts.members.find(id)?.openLeases).toBe(3);
+  here.sharing.record('one', held(1));
+  expect(kit.pool.parts.members.find(id)?.openLeases).toBe(2);
+  here.sharing.retain(['two']);
+  expect(kit.pool.parts.members.find(id)?.openLeases).toBe(1);
+  here.sharing.retain([]);
+  expect(kit.pool.parts.members.find(id)?.openLeases).toBe(0);
+});
+
+test('other replicas: uses and the end of sessions reach the other group', () => {
+  const { kit, here, away } = openTwoGroups();
+  const lease = acquire(kit, SESSION);
+  accept(kit, lease);
+  close(kit, lease);
+  away.sharing.takeActivity();
+  const usedAt = kit.clock.monotonic();
+  here.sharing.record('one', {
+    ...emptyBeat,
+    sessions: [{ session: 's1', uses: 4, openLeases: 0, usedAt, ttlMs: TTL_MS }],
+  });
+  expect(away.sharing.takeActivity().sessions).toMatchObject([{ session: 's1', uses: 4 }]);
+  expect(kit.pool.sessions()).toMatchObject([{ id: 's1', uses: 5 }]);
+  here.sharing.apply([{ kind: 'session.ended', name: 's1' }]);
+  expect(away.heard.facts.filter(({ kind }) => kind === 'session.ended')).toHaveLength(1);
+  expect(here.heard.facts.filter(({ kind }) => kind === 'session.ended')).toEqual([]);
 });

@@ -49,6 +49,19 @@ test('snapshot: changes within three seconds are one write', async () => {
   expect(clock.armedCount).toBe(0);
 });
 
+test('snapshot: a write now does not prevent the write of a later change', async () => {
+  const path = join(temporaryFolder(), 'snapshot.json');
+  const { snapshot, clock } = await open(path);
+  let members = 1;
+  snapshot.addPart('pool', () => members);
+  snapshot.saveSoon();
+  await snapshot.save();
+  members = 2;
+  snapshot.saveSoon();
+  clock.advance(3_000);
+  await until('the later change is written', () => partsIn(path)['pool'] === 2);
+});
+
 test('snapshot: a change during a write is written after it', async () => {
   const path = join(temporaryFolder(), 'snapshot.json');
   const { snapshot } = await open(path);
@@ -102,6 +115,13 @@ test.each([
   expect(warnings).toHaveLength(1);
   expect(warnings[0]).toMatch(reason);
   expect(warnings[0]).toContain(aside);
+});
+
+test.skipIf(process.platform === 'win32')('snapshot: a device is not read', async () => {
+  const { warnings } = await open('/dev/null');
+  expect(warnings).toEqual([
+    'cannot read the snapshot /dev/null: /dev/null is a device, not a regular file; remove it',
+  ]);
 });
 
 test('snapshot: the newest three invalid files are kept', async () => {

@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { BROKEN, sweepDrafts, VersionedFile } from '../../src/state/state-files.ts';
@@ -59,6 +59,27 @@ test('versioned file: a newest version that is not JSON is BROKEN and can be rep
   await file.change(() => ({ newValue: 'whole', result: undefined }));
   expect(await file.change(read)).toBe('whole');
   expect(readFileSync(join(folder, 'count.8.json'), 'utf8')).toContain('"whole"');
+});
+
+test.each(['7', 'null', '{}', '[]'])('versioned file: a newest version with %s is BROKEN', async (text) => {
+  const folder = temporaryFolder();
+  writeFileSync(join(folder, 'count.7.json'), text);
+  expect(await new VersionedFile(folder, 'count').change(read)).toBe(BROKEN);
+});
+
+test.skipIf(process.platform !== 'linux')('versioned file: a change leaves no descriptor open', async () => {
+  const folder = temporaryFolder();
+  const file = new VersionedFile(folder, 'count');
+  for (let time = 0; time < 3; time += 1) await file.change(plusOne);
+  const open = readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      return [readlinkSync(join('/proc/self/fd', fd))];
+    } catch {
+      return []; // ignored: the descriptor of this listing, which is closed now
+    }
+  });
+  expect(open.length).toBeGreaterThan(0);
+  expect(open.filter((path) => path.startsWith(folder))).toEqual([]);
 });
 
 test('versioned file: an error of decide is rethrown and nothing is written', async () => {
