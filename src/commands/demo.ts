@@ -191,13 +191,20 @@ async function demoConfig(
   const found = (given: number | undefined, { preferred }: typeof PROXY) =>
     given === undefined ? freePort(host, shifted(preferred)) : shifted(given);
   const [http, socks] = split(flags.members);
-  const sources = [
-    sourceText('city', 'short-classic', http, sandbox),
-    ...(socks === 0 ? [] : [sourceText('harbour', 'short-socks5', socks, sandbox)]),
-  ];
-  const proxyPort = await found(port, PROXY);
-  const browserPort = await found(browserPortOf(flags), BROWSER);
-  const adminAddress = formatHostPort(host, await found(flags.adminPort, ADMIN));
+  const source = (name: string, product: 'short-classic' | 'short-socks5', size: number) => {
+    const { id, password } = sandbox.instance(product);
+    return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
+  };
+  const sources = [source('city', 'short-classic', http)];
+  if (socks > 0) sources.push(source('harbour', 'short-socks5', socks));
+  const proxy = formatHostPort(host, await found(port, PROXY));
+  const browser = formatHostPort(host, await found(browserPortOf(flags), BROWSER));
+  const admin = formatHostPort(host, await found(flags.adminPort, ADMIN));
+  const listeners =
+    secrets === undefined
+      ? `  - { address: "${proxy}", denyTargets: [smtp] }
+  - { address: "${browser}", denyTargets: [smtp], users: [{ username: me, password: x }] }`
+      : `  - { address: "${proxy}", users: [{ username: me, password: "\${DEMO_PASSWORD}" }] }`;
   const fleet = `{ url: "redis://${DEFAULT_HOST}:${storePort}", name: ${DEMO_FLEET}, replica: ${replicaName(number)} }`;
   return parseConfig(
     `
@@ -208,8 +215,8 @@ pool:
   allowPrivateAddresses: true   # the members are on loopback
   idleAfter: 0                  # the members are free: the dashboard shows a full pool also without clients
 listeners:
-${listenersText((at) => formatHostPort(host, at), proxyPort, browserPort, secrets)}
-admin: { address: "${adminAddress}"${secrets === undefined ? '' : ', token: "${NORIA_ADMIN_TOKEN}"'} }
+${listeners}
+admin: { address: "${admin}"${secrets === undefined ? '' : ', token: "${NORIA_ADMIN_TOKEN}"'} }
 state: off
 ${storePort === undefined ? '' : `fleet: ${fleet}`}
 `,
@@ -247,33 +254,9 @@ export function describeTakenPorts(
   });
 }
 
-function sourceText(
-  name: string,
-  product: 'short-classic' | 'short-socks5',
-  size: number,
-  sandbox: Sandbox,
-): string {
-  const { id, password } = sandbox.instance(product);
-  return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
-}
-
 function split(members: number): readonly [http: number, socks: number] {
   const socks = Math.floor(members / 2);
   return [members - socks, socks];
-}
-
-function listenersText(
-  address: (port: number) => string,
-  port: number,
-  authPort: number,
-  secrets: DemoSecrets | undefined,
-): string {
-  if (secrets !== undefined)
-    return `  - { address: "${address(port)}", users: [{ username: me, password: "\${DEMO_PASSWORD}" }] }`;
-  return [
-    `  - { address: "${address(port)}", denyTargets: [smtp] }`,
-    `  - { address: "${address(authPort)}", denyTargets: [smtp], users: [{ username: me, password: x }] }`,
-  ].join('\n');
 }
 
 function freePort(host: string, preferred: number): Promise<number> {

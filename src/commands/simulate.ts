@@ -118,6 +118,7 @@ export const simulateCommand = command({
 
 async function optionsOf(config: Config, flags: SimulateFlags): Promise<SimulationOptions> {
   const { days, seed, replicas, slow, early } = flags;
+  const { requests, hours, log, sessions, length, pagesPerExit, tunnel } = flags;
   const dead = flags.dead ?? (await rememberedDeadShare(config));
   const prices = config.sources.flatMap(({ name, price }) =>
     price === undefined ? [] : [[name, price] as const],
@@ -129,18 +130,13 @@ async function optionsOf(config: Config, flags: SimulateFlags): Promise<Simulati
     ...{ days, seed, replicas },
     prices: new Map(prices),
     vendor: { dead, slow, early },
-    load: loadOf(flags),
-  };
-}
-
-function loadOf(flags: SimulateFlags): SimulatedLoad {
-  const { requests, hours, log, sessions, length, pagesPerExit, tunnel } = flags;
-  return {
-    ratesByHour: requests.map((rate, hour) => (hours[0] <= hour && hour < hours[1] ? rate : 0)),
-    tunnelMs: tunnel * SECOND_MS,
-    ...(log !== undefined && { log: readLog(log) }),
-    ...(sessions !== undefined && { sessions: { count: sessions, lengthMs: length * SECOND_MS } }),
-    ...(pagesPerExit !== undefined && { pagesPerExit }),
+    load: {
+      ratesByHour: requests.map((rate, hour) => (hours[0] <= hour && hour < hours[1] ? rate : 0)),
+      tunnelMs: tunnel * SECOND_MS,
+      ...(log !== undefined && { log: readLog(log) }),
+      ...(sessions !== undefined && { sessions: { count: sessions, lengthMs: length * SECOND_MS } }),
+      ...(pagesPerExit !== undefined && { pagesPerExit }),
+    },
   };
 }
 

@@ -30,7 +30,6 @@ import {
 import { type Account, answerCall, CallLog, type CallRecord } from './service.ts';
 import {
   type CommonSettings,
-  type Condition,
   type ConditionChange,
   conditionSchema,
   fillInIdentities,
@@ -58,13 +57,6 @@ export interface SandboxOptions extends CommonSettings {
   readonly clock?: Clock | undefined;
   readonly random?: Random | undefined;
 }
-
-/** The password is in clear text, because the password of a sandbox is not secret. */
-export type SandboxInstance = Pick<Instance, 'product' | 'id' | 'akey'> & {
-  readonly password: string;
-  readonly baseUrl: string;
-  readonly condition: Readonly<Condition>;
-};
 
 /**
  * Opens a sandbox. This takes only milliseconds, because members are created later, when they are drawn.
@@ -166,17 +158,17 @@ export class Sandbox {
     return this.target.url;
   }
 
-  get instances(): readonly SandboxInstance[] {
+  get instances() {
     return this.#service.instances.map((instance) => this.#describe(instance));
   }
 
-  instance(product: SandboxProduct): SandboxInstance {
+  instance(product: SandboxProduct) {
     const instance = this.#service.instances.find((known) => known.product === product);
     if (instance === undefined) throw new TypeError(`the sandbox has no instance of ${product}`);
     return this.#describe(instance);
   }
 
-  setCondition(id: string, change: ConditionChange): SandboxInstance {
+  setCondition(id: string, change: ConditionChange) {
     const instance = this.#service.instances.find((known) => known.id === id);
     if (instance === undefined) throw new NoriaError('not-found', `no instance ${id}`);
     const changed = Object.entries(change).filter(([, value]) => value !== undefined);
@@ -248,9 +240,10 @@ export class Sandbox {
     return member;
   }
 
-  #describe({ product, id, options, akey, condition }: Instance): SandboxInstance {
+  /** With the password in clear text, because the password of a sandbox is not secret. */
+  #describe({ product, id, options, akey, condition }: Instance) {
     const baseUrl = product === 'short-pure' ? this.extractUrl : this.url;
-    return { product, id, password: options.password, akey, baseUrl, condition: { ...condition } };
+    return { product, id, password: options.password, akey, baseUrl, condition: { ...condition } } as const;
   }
 }
 

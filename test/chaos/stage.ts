@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Ownership } from '../../src/core/ownership.ts';
 import { seededRandom } from '../../src/core/random.ts';
-import { openSandbox, type Sandbox, type SandboxInstance } from '../../src/sandbox/sandbox.ts';
+import { openSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 import { freePort } from '../support/free-port.ts';
 import { TestStore } from '../support/store-server.ts';
 import type { ConfigChanges, FaultStage } from './faults/fault.ts';
@@ -161,8 +161,8 @@ async function openStore(owner: Ownership): Promise<TestStore> {
 }
 
 interface Configuration {
-  readonly pure: SandboxInstance;
-  readonly shared: SandboxInstance;
+  readonly pure: ReturnType<Sandbox['instance']>;
+  readonly shared: ReturnType<Sandbox['instance']>;
   readonly gates: readonly [pure: string, shared: string];
   readonly port: number;
   readonly openPort: number;
