@@ -4,7 +4,7 @@
  */
 import { AgedMap, BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
-import { ownText } from '../core/own-text.ts';
+import { ownText } from '../core/words.ts';
 
 export interface SiteBans {
   readonly sites: {

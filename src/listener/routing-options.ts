@@ -6,9 +6,8 @@
  */
 import { HOUR_MS, MINUTE_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
-import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
-import { nearest } from '../core/words.ts';
+import { nearest, ownText } from '../core/words.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
 
 export type RoutingKeyName =

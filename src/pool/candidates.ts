@@ -49,7 +49,6 @@ export interface CandidateCheck extends PickCheck<Candidate> {
 export class Candidates {
   readonly filter: MemberFilter;
   readonly tiers: readonly Tier[];
-  /** Exit address of the last member that was picked for a client without a session. */
   lastExit = '';
   lastUsedAt = 0;
   waitingCount = 0;
@@ -100,7 +99,7 @@ export class CandidateIndex {
   part: ProcessPart = { count: 1, index: 0, sharesClock: true, changedAt: 0 };
 
   readonly #random: Random;
-  readonly #lists = new Map<string, Candidates>();
+  readonly lists = new Map<string, Candidates>();
   readonly #changes = new Heap<MemberMoment>();
   readonly #timer: EarliestTimer;
   readonly #held: Held;
@@ -119,27 +118,23 @@ export class CandidateIndex {
   find(filter: MemberFilter, now: number): Candidates {
     if (filter === ANY_MEMBER) return this.#anyMember;
     const key = keyOfFilter(filter);
-    let list = this.#lists.get(key);
+    let list = this.lists.get(key);
     if (list === undefined) {
       this.#makeRoom();
       list = this.#make(filter);
-      this.#lists.set(key, list);
+      this.lists.set(key, list);
       for (const member of this.#held.byKey.values()) addToList(list, member);
     }
     list.lastUsedAt = now;
     return list;
   }
 
-  lists(): IterableIterator<Candidates> {
-    return this.#lists.values();
-  }
-
   /** Call it when settings or sources change. Lists that `find` returned earlier are then invalid. */
   rebuild(): void {
-    for (const list of this.#lists.values()) saveLastWanted(list);
-    this.#lists.clear();
+    for (const list of this.lists.values()) saveLastWanted(list);
+    this.lists.clear();
     this.#anyMember = this.#make(ANY_MEMBER);
-    this.#lists.set(keyOfFilter(ANY_MEMBER), this.#anyMember);
+    this.lists.set(keyOfFilter(ANY_MEMBER), this.#anyMember);
     for (const member of this.#held.byKey.values()) {
       member.candidates.length = 0;
       addToList(this.#anyMember, member);
@@ -151,7 +146,7 @@ export class CandidateIndex {
   }
 
   add(member: Member, now: number): void {
-    for (const list of this.#lists.values()) addToList(list, member);
+    for (const list of this.lists.values()) addToList(list, member);
     this.update(member, now);
   }
 
@@ -245,16 +240,16 @@ export class CandidateIndex {
   }
 
   #makeRoom(): void {
-    if (this.#lists.size < MAX_LISTS) return;
+    if (this.lists.size < MAX_LISTS) return;
     let oldest: [string, Candidates] | undefined;
-    for (const entry of this.#lists) {
+    for (const entry of this.lists) {
       const list = entry[1];
       if (list === this.#anyMember || list.waitingCount > 0) continue;
       if (oldest === undefined || list.lastUsedAt < oldest[1].lastUsedAt) oldest = entry;
     }
     if (oldest === undefined) return;
     const [key, list] = oldest;
-    this.#lists.delete(key);
+    this.lists.delete(key);
     saveLastWanted(list);
     for (const tier of list.tiers) {
       for (const source of tier.sources) {
@@ -273,7 +268,6 @@ function search(tier: Tier, check: CandidateCheck): Candidate | undefined {
   return tier.buckets.fresh.pick(check) ?? tier.buckets.expiring.pick(check);
 }
 
-/** The fewest open leases first; among equals, the member whose last use is longest ago. */
 function byOpenLeases({ member }: Candidate, lastUse: number): number {
   return member.openLeases * USE_RANGE + (lastUse % USE_RANGE);
 }

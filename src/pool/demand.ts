@@ -61,7 +61,7 @@ export function demandHere(
 ): Demand {
   let { lastWantedAt } = source;
   let waitingHere = 0;
-  for (const candidates of members.index.lists()) {
+  for (const candidates of members.index.lists.values()) {
     if (!couldDraw(source, candidates.filter)) continue;
     lastWantedAt = Math.max(lastWantedAt, lastWantedIn(candidates, source));
     if (source.blockedReason === undefined) waitingHere += candidates.waitingForDrawCount;

@@ -30,7 +30,6 @@ export interface AddedMembers {
 }
 
 export interface Demand {
-  /** Number of waiting clients that a new member of this source could serve. */
   readonly waiting: number;
   /** How many of these clients no held member can ever serve, at most `size`; they need members above `size`. */
   readonly stranded: number;
@@ -38,7 +37,6 @@ export interface Demand {
   readonly lastWantedAt: number;
   /** Members that become unusable because they reach `maxUsesPerMember`. */
   readonly usedUpPerSecond: number;
-  /** Client requests per second that members of the source have accepted lately. */
   readonly perSecond: number;
   /** Number of members that the sessions in use and the open tunnels need. */
   readonly held: number;

@@ -109,7 +109,9 @@ export function whyImpossible(
     const lives = each(speaking, (options) => `members of source %s live for at most ${longest(options)}`);
     return `life is ${formatDuration(minLifeMs ?? 0)}, but ${lives}.`;
   }
-  if (location === undefined || locations.someContain(foldLocation(location))) return undefined;
+  if (location === undefined) return undefined;
+  const keyword = foldLocation(location);
+  if (locations.values().some(({ folded }) => folded.includes(keyword))) return undefined;
   return whyNowhere(living, routing);
 }
 

@@ -7,7 +7,6 @@ import type { Login } from '../core/secret.ts';
 export interface RoutingOptions {
   /** The user or, on a listener without users, the client's network. Requests without it count as one client. */
   readonly client?: string;
-  /** The authenticated user; absent on a listener without users. */
   readonly user?: string;
   /** With its user, as `USER:NAME`, or only `NAME` on a listener without users. All listeners share the sessions. */
   readonly session?: string;
@@ -46,7 +45,6 @@ export interface Lease {
   readonly host: string;
   readonly port: number;
   readonly exitIp?: string;
-  /** The made name of a gateway's exit, if the exit IP is unknown. */
   readonly exitName?: string;
   readonly login?: Login;
   readonly remainingMs?: number;
@@ -110,7 +108,6 @@ export type LeaseReport =
        * If the member closed the connection before the target's first byte. `member-for-target`: the same target answered another member.
        */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
-      /** Whether the member did not close the connection, but relayed nothing. */
       readonly mute?: boolean;
       readonly answered?: boolean;
     };

@@ -45,14 +45,12 @@ export class ClientUse {
 
 const MAX_CLIENTS = 1_000;
 const MAX_SESSIONS = 100_000;
-/** Of one client. */
 const MAX_TAGS = 4_096;
 /** Of one session; the oldest go first. */
 const MAX_HOSTS = 32;
 
 interface OpenLease {
   readonly id: number;
-  /** Undefined for a probe. */
   readonly request: LeaseRequest | undefined;
   readonly member: Member;
   readonly session: Session | undefined;

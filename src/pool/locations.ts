@@ -9,19 +9,16 @@ export interface Location {
   readonly folded: string;
 }
 
-/** Maximum number of remembered locations. A country has fewer combinations of province, city and carrier. */
+/** A country has fewer combinations of province, city and carrier. */
 const MAX_LOCATIONS = 20_000;
 
-export class Locations {
-  readonly #byText = new BoundedMap<string, Location>(MAX_LOCATIONS);
-
-  of(text = ''): Location {
-    return this.#byText.getOrMake(text, () => ({ text, folded: foldLocation(text) }));
+export class Locations extends BoundedMap<string, Location> {
+  constructor() {
+    super(MAX_LOCATIONS);
   }
 
-  someContain(keyword: string): boolean {
-    for (const { folded } of this.#byText.values()) if (folded.includes(keyword)) return true;
-    return false;
+  of(text = ''): Location {
+    return this.getOrMake(text, () => ({ text, folded: foldLocation(text) }));
   }
 }
 

@@ -18,7 +18,6 @@ export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'remove
 
 export interface Departure {
   readonly reason: LeaveReason;
-  /** The member's last fault, if it was the cause. */
   readonly fault?: FaultCode;
 }
 
@@ -49,6 +48,7 @@ export const MEMBER_MOVES = {
   left: [],
 } as const satisfies Record<MemberPhaseName, readonly MemberPhaseName[]>;
 
+const LATENCY_WEIGHT = 0.05;
 const LATENCY_MEMORY_MS = 10_000;
 /** Even if the reading immediately follows another one. */
 const MIN_READING_WEIGHT = 0.2;
@@ -92,7 +92,6 @@ export class Tier {
   }
 }
 
-/** A monotonic moment in a member's life as a node of a heap. */
 export interface MemberMoment extends HeapNode {
   readonly member: Member;
 }
@@ -177,9 +176,13 @@ export class Member {
   }
 
   recordSuccess(now: number, latencyMs: number | undefined): void {
+    const { source } = this;
     this.lastSuccessAt = now;
     this.health.accepted(now);
+    source.evidence.recordAccept(now);
     if (latencyMs === undefined) return;
+    if (source.typicalLatencyMs === 0) source.typicalLatencyMs = latencyMs;
+    else source.typicalLatencyMs += (latencyMs - source.typicalLatencyMs) * LATENCY_WEIGHT;
     const weight =
       this.latencyMs === undefined
         ? 1
@@ -209,7 +212,6 @@ export class Member {
   }
 }
 
-const LATENCY_WEIGHT = 0.05;
 /** After this time, an event has about a third of its weight. */
 const RATE_MEMORY_MS = 30_000;
 
@@ -282,11 +284,6 @@ export class PoolSource {
     this.locatedCount += 1;
     this.hasLatinLocation ||= hasLatinLetter(location);
   }
-
-  learnLatency(latencyMs: number): void {
-    if (this.typicalLatencyMs === 0) this.typicalLatencyMs = latencyMs;
-    else this.typicalLatencyMs += (latencyMs - this.typicalLatencyMs) * LATENCY_WEIGHT;
-  }
 }
 
 /**
@@ -334,7 +331,6 @@ export class Health {
   #refusals: Suspicion | undefined;
   #cuts: Suspicion | undefined;
 
-  /** The consecutive faults, with the suspicions that count as faults. */
   get score(): number {
     return this.#faults + (this.#refusals?.counted ?? 0) + (this.#cuts?.counted ?? 0);
   }
@@ -382,7 +378,6 @@ export class Health {
     return isShared ? 'quarantine' : 'exclude';
   }
 
-  /** Each consecutive quarantine is twice as long as the one before. */
   nextQuarantineMs({ quarantineMs }: PoolSettings['health']): number {
     const forMs = quarantineMs * 2 ** this.#quarantines;
     this.#quarantines += 1;
@@ -480,17 +475,14 @@ const CLIENT_SERVED_MS = 10 * MINUTE_MS;
 /** In a trial, a draw replaces a member that may be good, to find out whether new ones work: at most a tenth more draws. */
 const TRIALS_PER_MEMBER = 0.1;
 
-/** What all members of a source do: the failures of a single member are compared with it. */
 export class SourceEvidence {
   /** Success: a member accepted an attempt. Failure: an attempt failed before the member accepted it. */
   readonly accepts: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   /** Success: a target answered through a member. Failure: a member closed a tunnel before the target answered. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
-  /** The client that received the latest answer of a target. */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
-  /** The moment of the latest answer to any other client. */
   #otherAt = Number.NEGATIVE_INFINITY;
 
   recordAccept(now: number): void {

@@ -160,8 +160,6 @@ export class Members {
   recordSuccess(member: Member, latencyMs: number | undefined, now: number): void {
     const { name } = member.phase;
     member.recordSuccess(now, latencyMs);
-    member.source.evidence.recordAccept(now);
-    if (latencyMs !== undefined) member.source.learnLatency(latencyMs);
     if (name === 'draining') return;
     if (name !== 'ready') this.admit(member, now);
     if (member.endIsAssumed) this.#renewAssumedEnd(member, now);

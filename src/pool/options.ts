@@ -27,7 +27,6 @@ export interface PoolSourceOptions {
   readonly mixedLocations?: boolean;
 }
 
-/** A rule of `targets`. */
 export interface SiteRule {
   /** The patterns of the site's hosts; the first one names the site. */
   readonly match: readonly string[];

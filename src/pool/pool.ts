@@ -141,7 +141,7 @@ export class Pool implements LeaseProvider {
   }
 
   cancel(requestId: number): void {
-    const client = this.#queue.find(requestId);
+    const client = this.#queue.byRequest.get(requestId);
     if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, this.#clock.monotonic());
   }
 
@@ -230,7 +230,6 @@ export class Pool implements LeaseProvider {
     return Math.max(0, withoutStranded(source, free, demand));
   }
 
-  /** Undefined if no member of the source stops being usable. */
   nextLossAt(sourceName: string, moment: number): number | undefined {
     const at = this.#members.sources.get(sourceName)?.expiries.nextAfter(moment);
     return at === Number.POSITIVE_INFINITY ? undefined : at;
@@ -244,11 +243,10 @@ export class Pool implements LeaseProvider {
   demandFor(source: PoolSource, except?: object): Demand {
     const now = this.#clock.monotonic();
     const held = this.#heldFor(source, now);
-    const here = demandHere(this.#members, source, this.#queue.all(), { now, held });
+    const here = demandHere(this.#members, source, this.#queue.byRequest.values(), { now, held });
     return demandOf(source, here, except);
   }
 
-  /** Number of members that the open tunnels, the sessions used in the last minute, and the sites need. */
   #heldFor(source: PoolSource, now: number): number {
     const { maxTunnelsPerMember } = this.#members.settings.rotation;
     const perMember = maxTunnelsPerMember > 0 ? maxTunnelsPerMember : TUNNELS_WORTH_A_MEMBER;
@@ -281,7 +279,7 @@ export class Pool implements LeaseProvider {
     if (source === undefined || this.#closed) return { joined: 0, renewed: 0, rejected: drawn.length };
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    const { stranded } = demandHere(this.#members, source, this.#queue.all(), { now, held: 0 });
+    const { stranded } = demandHere(this.#members, source, this.#queue.byRequest.values(), { now, held: 0 });
     const added = this.#members.addDraw(source, drawn, now);
     this.#countDraws(source, Math.min(stranded, added.joined), now);
     this.serveWaiting(now);
@@ -321,7 +319,7 @@ export class Pool implements LeaseProvider {
   }
 
   get waitingCount(): number {
-    return this.#queue.size + this.waitingElsewhere;
+    return this.#queue.byRequest.size + this.waitingElsewhere;
   }
 
   get sessionCount(): number {
@@ -347,7 +345,7 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#members.configure(settings, now);
     this.#sessions.settings = settings.rotation;
-    for (const client of this.#queue.all()) {
+    for (const client of this.#queue.byRequest.values()) {
       const { routing } = client.request;
       const impossible = this.#whyImpossible(routing);
       if (impossible === undefined)
@@ -464,19 +462,18 @@ export class Pool implements LeaseProvider {
   }
 
   limitTunnels(sourceName: string, factor: number): void {
-    this.#restrict(sourceName, ({ leaseLimit, openLeases }) => {
-      const current = leaseLimit === Number.POSITIVE_INFINITY ? openLeases : leaseLimit;
-      return { leaseLimit: Math.max(1, Math.floor(current * factor)) };
-    });
+    const { leaseLimit = 0, openLeases = 0 } = this.#members.sources.get(sourceName) ?? {};
+    const current = leaseLimit === Number.POSITIVE_INFINITY ? openLeases : leaseLimit;
+    this.#restrict(sourceName, { leaseLimit: Math.max(1, Math.floor(current * factor)) });
   }
 
   unlimitTunnels(sourceName: string): void {
-    this.#restrict(sourceName, () => ({ leaseLimit: Number.POSITIVE_INFINITY }));
+    this.#restrict(sourceName, { leaseLimit: Number.POSITIVE_INFINITY });
   }
 
   /** Clients see the reason; undefined: the pool picks members of the source again. */
   blockSource(sourceName: string, reason: string | undefined): void {
-    this.#restrict(sourceName, () => ({ blockedReason: reason }));
+    this.#restrict(sourceName, { blockedReason: reason });
     this.refuseHopeless();
   }
 
@@ -509,15 +506,15 @@ export class Pool implements LeaseProvider {
     const { index } = this.#members;
     if (!index.membersFreed) return;
     index.membersFreed = false;
-    if (this.#queue.size > 0) this.#queue.serveEach((client) => this.#serve(client, now));
+    if (this.#queue.byRequest.size > 0) this.#queue.serveEach((client) => this.#serve(client, now));
   }
 
   /** Refuses the waiting clients for which no member can come in time. Call it when the forecasts have changed. */
   refuseHopeless(): void {
-    if (this.#queue.size === 0) return;
+    if (this.#queue.byRequest.size === 0) return;
     const now = this.#clock.monotonic();
     const hopelessness = this.#hopelessness(now);
-    for (const client of this.#queue.all()) {
+    for (const client of this.#queue.byRequest.values()) {
       const hopeless = hopelessness(client.request, client.key - now, client.candidates);
       if (hopeless !== undefined) this.#queue.answer(client, hopeless, now);
     }
@@ -528,21 +525,18 @@ export class Pool implements LeaseProvider {
     if (this.#closed) return;
     this.#closed = true;
     const now = this.#clock.monotonic();
-    for (const client of this.#queue.all()) this.#queue.answer(client, SHUTTING_DOWN, now);
+    for (const client of this.#queue.byRequest.values()) this.#queue.answer(client, SHUTTING_DOWN, now);
     this.#queue.close();
     this.#sourceMoves[Symbol.dispose]();
     this.#members.index.close();
     this.#sessions.close();
   }
 
-  #restrict(
-    sourceName: string,
-    restriction: (source: PoolSource) => { readonly blockedReason?: string | undefined; leaseLimit?: number },
-  ): void {
+  #restrict(sourceName: string, change: Partial<Pick<PoolSource, 'blockedReason' | 'leaseLimit'>>): void {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined) return;
     const { blockedReason, leaseLimit } = source;
-    const next = { blockedReason, leaseLimit, ...restriction(source) };
+    const next = { blockedReason, leaseLimit, ...change };
     if (next.blockedReason === blockedReason && next.leaseLimit === leaseLimit) return;
     const now = this.#clock.monotonic();
     this.#members.restrict(source, next, now);
@@ -551,14 +545,18 @@ export class Pool implements LeaseProvider {
 
   #catchUp(now: number): void {
     this.#members.update(now);
-    if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
+    if (this.#queue.retryAt <= now) {
+      this.#queue.retryAt = Number.POSITIVE_INFINITY;
+      this.#members.index.membersFreed = true;
+    }
     this.serveWaiting(now);
   }
 
   #onQueueDue(): void {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
-    for (let late = this.#queue.overdue(now); late !== undefined; late = this.#queue.overdue(now)) {
+    const { byDeadline } = this.#queue;
+    for (let late = byDeadline.first; late !== undefined && late.key <= now; late = byDeadline.first) {
       const waitedS = Math.round((now - late.sinceAt) / 100) / 10;
       const reason = `Waited ${waitedS} s for a member that can serve this request.`;
       const isLimited = late.site.nextRequestAt > now;
@@ -575,7 +573,7 @@ export class Pool implements LeaseProvider {
     if (this.#pick.ended !== undefined)
       this.#queue.answer(client, refused('session-ended', this.#pick.ended), now);
     else if (lease !== undefined) this.#queue.answer(client, lease, now);
-    else this.#queue.retryAt(this.#pick.retryAt);
+    else this.#queue.retryBy(this.#pick.retryAt);
     return lease !== undefined || this.#pick.ended !== undefined || this.#pick.rejectedForRequest;
   }
 
@@ -617,11 +615,11 @@ export class Pool implements LeaseProvider {
     if (waitMs <= 0) return isLimited ? limitRefusal(site, now) : this.#poolEmpty(NONE_FREE, routing);
     const hopeless = isLimited ? undefined : this.#hopelessness(now)(request, waitMs, candidates);
     if (hopeless !== undefined) return hopeless;
-    if (this.#queue.size >= this.#maxWaiting) {
+    if (this.#queue.byRequest.size >= this.#maxWaiting) {
       const reason = `No member is free, and ${this.#maxWaiting} other clients, the maximum, already wait for one.`;
       return this.#poolEmpty(reason, routing);
     }
-    this.#queue.retryAt(this.#pick.retryAt);
+    this.#queue.retryBy(this.#pick.retryAt);
     const needsDraw = !isLimited && this.#needsDraw(request, candidates, site.waitingCount, now);
     const answer = this.#queue.join({ request, candidates, site, sinceAt: now, needsDraw });
     // Emits the demand at 1, 2, 4, 8 … waiting clients: refill must know that their number grows, but needs no event for each
@@ -655,7 +653,7 @@ export class Pool implements LeaseProvider {
   /** Counts drawn members against `drawsForBans` of the sites whose clients needed them. */
   #countDraws(source: PoolSource, joined: number, now: number): void {
     let left = joined;
-    for (const { site, needsDraw } of left > 0 ? this.#queue.all() : []) {
+    for (const { site, needsDraw } of left > 0 ? this.#queue.byRequest.values() : []) {
       if (left === 0) return;
       if (!needsDraw || !hasBans(site, now)) continue;
       site.drew(source.name, now);
@@ -668,11 +666,13 @@ export class Pool implements LeaseProvider {
     if (site.waitingCount === 0) return;
     const now = this.#clock.monotonic();
     let ahead = 0;
-    for (const client of this.#queue.all()) {
+    for (const client of this.#queue.byRequest.values()) {
       if (client.site !== site) continue;
       const needsDraw = this.#needsDraw(client.request, client.candidates, ahead, now);
       ahead += 1;
-      if (needsDraw !== client.needsDraw) this.#queue.changeNeed(client, needsDraw);
+      if (needsDraw === client.needsDraw) continue;
+      client.candidates.waitingForDrawCount += needsDraw ? 1 : -1;
+      client.needsDraw = needsDraw;
     }
     this.#bus.emit('demand.rose', { sources: [...this.#members.sources.keys()] });
   }
@@ -694,7 +694,6 @@ export class Pool implements LeaseProvider {
     return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
   }
 
-  /** Lists the sources that could serve the client, what each does next, and when a retry may succeed. */
   #poolEmpty(reason: string, routing: RoutingOptions): LeaseRefusal {
     const sources: LeaseRefusal['sources'][number][] = [];
     let retryAfterMs = Number.POSITIVE_INFINITY;

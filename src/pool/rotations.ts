@@ -124,7 +124,6 @@ export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> 
   }
 }
 
-/** A heap that picks the entry with the lowest rank. */
 export class RankedRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #heap = new Heap<Entry>();
   readonly #rank: (entry: Entry, lastUse: number) => number;
@@ -350,7 +349,6 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   }
 }
 
-/** Number of random indexes that a pick tries before it searches the whole array. */
 const MAX_RANDOM_TRIES = 8;
 /**
  * Step widths of the search. A prime step that does not divide the size of the array visits every index exactly once. A large

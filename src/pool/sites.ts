@@ -48,9 +48,7 @@ const UNSERVED_MS = 10 * SECOND_MS;
 /** The moments are rounded, because V8 stores small integers without an allocation: a third of the memory of 100,000 pairs. */
 export class Pair {
   usedAt = -1;
-  /** Moving average of the time between two uses; 0 before the second use. */
   gapMs = 0;
-  /** The uses since the first one or since the last ban. */
   uses = 0;
   round = -1;
   openLeases = 0;
@@ -68,7 +66,6 @@ export class Site {
   readonly name: string;
   rule: SiteRule;
   readonly pairs = new Map<string, Pair>();
-  /** The bans that count for one user only. Undefined while there are none. */
   usersBans: Map<string, Map<string, Pair>> | undefined;
   /** In each round, the site uses every exit once, as long as the pick finds one that it has not used. */
   round = 0;
@@ -81,8 +78,7 @@ export class Site {
   lastWantedAt = 0;
   waitingCount = 0;
   /** How often clients without a session use the site; undefined until noria has learnt a spacing for it. */
-  #requests: RequestRate | undefined;
-  /** The draws that bans of the site caused during the last hour. */
+  requests: RequestRate | undefined;
   #draws: { readonly at: number; readonly source: string }[] = [];
   #learntMs = 0;
   #learntAt = 0;
@@ -129,27 +125,9 @@ export class Site {
     return learnt < MIN_LEARNT_MS ? 0 : Math.round(learnt);
   }
 
-  /** The number of exits that the site's clients use within the learnt spacing. */
   exitsNeeded(now: number): number {
     const spacingMs = this.learntAt(now);
-    return spacingMs === 0 ? 0 : ((this.#requests?.perSecond(now) ?? 0) * spacingMs) / SECOND_MS;
-  }
-
-  /** @param rotates - whether the use belongs to a client without a session. */
-  used(pair: Pair, rotates: boolean, now: number): void {
-    const at = Math.round(now);
-    if (pair.usedAt >= 0) {
-      const gapMs = at - pair.usedAt;
-      pair.gapMs = pair.gapMs === 0 ? Math.max(1, gapMs) : Math.round((pair.gapMs + gapMs) / 2);
-    }
-    pair.usedAt = at;
-    pair.uses += 1;
-    this.uses += 1;
-    if (!rotates) return;
-    this.#requests?.add(now);
-    if (pair.round === this.round) this.startRound();
-    pair.round = this.round;
-    this.usedInRound += 1;
+    return spacingMs === 0 ? 0 : ((this.requests?.perSecond(now) ?? 0) * spacingMs) / SECOND_MS;
   }
 
   startRound(): void {
@@ -176,7 +154,7 @@ export class Site {
 
   adoptSpacing(spacingMs: number, now: number): void {
     if (spacingMs < this.learntAt(now)) return;
-    this.#requests ??= new RequestRate();
+    this.requests ??= new RequestRate();
     this.#learntMs = Math.round(spacingMs);
     this.#learntAt = Math.round(now);
   }
@@ -190,7 +168,6 @@ export class Site {
     return limit - this.#draws.filter((draw) => draw.source === source).length;
   }
 
-  /** Monotonic moment at which `drawsLeft` rises again. */
   get nextDrawAt(): number {
     return (this.#draws[0]?.at ?? 0) + HOUR_MS;
   }
@@ -220,7 +197,6 @@ interface SiteMember {
   lastPair: Pair | undefined;
 }
 
-/** The pair of the member's exit at the site; undefined before its first use or ban there. */
 export function pairAt(site: Site, member: SiteMember): Pair | undefined {
   if (member.lastSite === site && member.lastPair?.isDeleted === false) return member.lastPair;
   const pair = site.pairs.get(member.exit);
@@ -242,7 +218,7 @@ export class Sites {
   readonly #clock: Clock;
   readonly #bus: EventBus;
   readonly #onBan: (ban: SiteBan) => void;
-  readonly #byName = new Map<string, Site>();
+  readonly byName = new Map<string, Site>();
   readonly #byHost = new Map<string, Site>();
   readonly #members = new Map<string, number>();
   readonly waiting = new Set<Site>();
@@ -271,7 +247,7 @@ export class Sites {
     });
     this.#byHost.clear();
     this.#lastHost = '';
-    for (const site of this.#byName.values()) site.rule = this.#ruleOf(site.name);
+    for (const site of this.byName.values()) site.rule = this.#ruleOf(site.name);
   }
 
   of(host: string): Site {
@@ -290,13 +266,9 @@ export class Sites {
     return site;
   }
 
-  all(): IterableIterator<Site> {
-    return this.#byName.values();
-  }
-
   exitsNeeded(now: number): number {
     let most = 0;
-    for (const site of this.#byName.values()) most = Math.max(most, site.exitsNeeded(now));
+    for (const site of this.byName.values()) most = Math.max(most, site.exitsNeeded(now));
     return most;
   }
 
@@ -305,7 +277,10 @@ export class Sites {
     return spacing === 'auto' ? Math.max(this.#perHostSpacingMs, site.learntAt(now)) : spacing;
   }
 
-  /** Records a use of the member's exit at the site. The lease keeps the pair, to count its end. */
+  /**
+   * Records a use of the member's exit at the site. The lease keeps the pair, to count its end.
+   * @param rotates - whether the use belongs to a client without a session.
+   */
   used(site: Site, member: SiteMember, rotates: boolean, now: number): Pair {
     let pair = pairAt(site, member);
     if (pair === undefined) {
@@ -313,9 +288,21 @@ export class Sites {
       member.lastSite = site;
       member.lastPair = pair;
     }
-    site.lastUsedAt = now;
-    site.used(pair, rotates, now);
+    const at = Math.round(now);
+    if (pair.usedAt >= 0) {
+      const gapMs = at - pair.usedAt;
+      pair.gapMs = pair.gapMs === 0 ? Math.max(1, gapMs) : Math.round((pair.gapMs + gapMs) / 2);
+    }
+    pair.usedAt = at;
+    pair.uses += 1;
     pair.openLeases += 1;
+    site.lastUsedAt = now;
+    site.uses += 1;
+    if (!rotates) return pair;
+    site.requests?.add(now);
+    if (pair.round === site.round) site.startRound();
+    pair.round = site.round;
+    site.usedInRound += 1;
     return pair;
   }
 
@@ -414,7 +401,7 @@ export class Sites {
 
   *bans(): Generator<SiteBan> {
     const now = this.#clock.monotonic();
-    for (const site of this.#byName.values()) {
+    for (const site of this.byName.values()) {
       for (const [user, pairs] of site.bansByUser()) {
         for (const [exit, pair] of pairs) if (pair.untilAt > now) yield describe(site, exit, user, pair, now);
       }
@@ -436,7 +423,7 @@ export class Sites {
   namedSpacings(): ReadonlyMap<string, number> {
     const now = this.#clock.monotonic();
     const spacings = new Map<string, number>();
-    for (const site of this.#byName.values()) {
+    for (const site of this.byName.values()) {
       const name = site.isNamed ? site.name : 'other';
       spacings.set(name, Math.max(spacings.get(name) ?? 0, this.spacingOf(site, now)));
     }
@@ -445,7 +432,7 @@ export class Sites {
 
   withoutExit(): string[] {
     const now = this.#clock.monotonic();
-    return [...this.#byName.values()]
+    return [...this.byName.values()]
       .filter((site) => {
         const { banCount, lastUsedAt, lastWantedAt, pairs } = site;
         if (banCount === 0 || this.#members.size === 0) return false;
@@ -457,7 +444,7 @@ export class Sites {
 
   views() {
     const now = this.#clock.monotonic();
-    const busiest = [...this.#byName.values()].sort((a, b) => b.uses - a.uses).slice(0, MAX_SHOWN);
+    const busiest = [...this.byName.values()].sort((a, b) => b.uses - a.uses).slice(0, MAX_SHOWN);
     return busiest.map((site) => {
       const spacingMs = this.spacingOf(site, now);
       let bannedExits = 0;
@@ -497,12 +484,12 @@ export class Sites {
   }
 
   #named(name: string): Site {
-    let site = this.#byName.get(name);
+    let site = this.byName.get(name);
     if (site !== undefined) return site;
-    if (this.#byName.size >= MAX_SITES) this.#drop(MAX_SITES * DROPPED_SHARE);
+    if (this.byName.size >= MAX_SITES) this.#drop(MAX_SITES * DROPPED_SHARE);
     site = new Site(name, this.#ruleOf(name));
     site.lastUsedAt = this.#clock.monotonic();
-    this.#byName.set(name, site);
+    this.byName.set(name, site);
     return site;
   }
 
@@ -510,23 +497,23 @@ export class Sites {
   #grew(now: number): void {
     this.#pairCount += 1;
     if (this.#pairCount <= MAX_PAIRS) return;
-    for (const site of this.#byName.values()) site.prune(now);
+    for (const site of this.byName.values()) site.prune(now);
     this.#pairCount = this.#count();
-    while (this.#pairCount > MAX_PAIRS * (1 - DROPPED_SHARE) && this.#byName.size > 1) {
-      this.#drop(Math.ceil(this.#byName.size * DROPPED_SHARE));
+    while (this.#pairCount > MAX_PAIRS * (1 - DROPPED_SHARE) && this.byName.size > 1) {
+      this.#drop(Math.ceil(this.byName.size * DROPPED_SHARE));
       this.#pairCount = this.#count();
     }
   }
 
   #count(): number {
     let count = 0;
-    for (const site of this.#byName.values()) for (const [, pairs] of site.bansByUser()) count += pairs.size;
+    for (const site of this.byName.values()) for (const [, pairs] of site.bansByUser()) count += pairs.size;
     return count;
   }
 
   #drop(count: number): void {
-    const oldest = [...this.#byName.values()].sort((a, b) => a.lastUsedAt - b.lastUsedAt).slice(0, count);
-    for (const { name } of oldest) this.#byName.delete(name);
+    const oldest = [...this.byName.values()].sort((a, b) => a.lastUsedAt - b.lastUsedAt).slice(0, count);
+    for (const { name } of oldest) this.byName.delete(name);
     this.#byHost.clear();
     this.#lastHost = '';
   }

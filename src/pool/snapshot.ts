@@ -19,7 +19,6 @@ export interface SourceCounts extends Record<Exclude<MemberPhaseName, 'left'>, n
   readonly blocked: string | null;
 }
 
-/** Undefined when it has left. */
 export function memberView(member: Member, now: number, bannedBy: readonly string[] = []) {
   const state = member.phase.name;
   if (state === 'left') return undefined;
@@ -56,7 +55,6 @@ export function assignedMember(member: Member, now: number) {
   });
 }
 
-/** @param member - if it is still in the pool. */
 export function sessionView(session: Session, member: string | undefined, now: number) {
   const idleMs = session.openLeases > 0 ? 0 : now - session.usedAt;
   return Object.freeze({

@@ -17,7 +17,6 @@ export interface WaitingClient extends HeapNode {
   candidates: Candidates;
   readonly site: Site;
   readonly sinceAt: number;
-  /** Whether a newly drawn member could serve the client. */
   needsDraw: boolean;
   readonly arrival: number;
   readonly answer: PromiseWithResolvers<Answer>;
@@ -26,12 +25,13 @@ export interface WaitingClient extends HeapNode {
 export class WaitingQueue {
   readonly #bus: EventBus;
   readonly #sites: Set<Site>;
-  readonly #byRequest = new Map<number, WaitingClient>();
+  readonly byRequest = new Map<number, WaitingClient>();
   readonly #lines = new Map<Candidates, Set<WaitingClient>>();
-  readonly #byDeadline = new Heap<WaitingClient>();
+  readonly byDeadline = new Heap<WaitingClient>();
   readonly #timer: EarliestTimer;
   #arrivals = 0;
-  #retryAt = Number.POSITIVE_INFINITY;
+  /** When a rejected member may be used; infinite if none. Written by `retryBy` and, when it is due, by the pool. */
+  retryAt = Number.POSITIVE_INFINITY;
 
   /** @param sites - the queue keeps in this set the sites for which clients wait. */
   constructor(clock: Clock, bus: EventBus, sites: Set<Site>, onDue: () => void) {
@@ -39,20 +39,15 @@ export class WaitingQueue {
     this.#sites = sites;
     this.#timer = new EarliestTimer(clock, () => {
       onDue();
-      this.#timer.armBy(Math.min(this.#byDeadline.firstKey, this.#retryAt));
+      this.#timer.armBy(Math.min(this.byDeadline.firstKey, this.retryAt));
     });
   }
 
-  get size(): number {
-    return this.#byRequest.size;
-  }
-
-  /** @throws TypeError if a request with the same id already waits. */
   join(
     joining: Pick<WaitingClient, 'request' | 'candidates' | 'site' | 'sinceAt' | 'needsDraw'>,
   ): Promise<Answer> {
     const { request, site, sinceAt } = joining;
-    if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} already waits`);
+    if (this.byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} already waits`);
     this.#arrivals += 1;
     const client: WaitingClient = {
       ...joining,
@@ -61,28 +56,20 @@ export class WaitingQueue {
       key: sinceAt + request.waitMs,
       heapIndex: -1,
     };
-    this.#byRequest.set(request.id, client);
+    this.byRequest.set(request.id, client);
     site.waitingCount += 1;
     this.#sites.add(site);
-    this.#byDeadline.add(client);
+    this.byDeadline.add(client);
     this.#enterLine(client);
     this.#timer.armBy(client.key);
     return client.answer.promise;
   }
 
-  find(requestId: number): WaitingClient | undefined {
-    return this.#byRequest.get(requestId);
-  }
-
-  all(): IterableIterator<WaitingClient> {
-    return this.#byRequest.values();
-  }
-
   answer(client: WaitingClient, answer: Answer, now: number): void {
-    this.#byRequest.delete(client.request.id);
+    this.byRequest.delete(client.request.id);
     client.site.waitingCount -= 1;
     if (client.site.waitingCount === 0) this.#sites.delete(client.site);
-    this.#byDeadline.remove(client);
+    this.byDeadline.remove(client);
     this.#leaveLine(client);
     this.#bus.emit('client.waited', { ms: now - client.sinceAt, outcome: outcomeOf(answer) });
     client.answer.resolve(answer);
@@ -92,11 +79,6 @@ export class WaitingQueue {
     this.#leaveLine(client);
     client.candidates = candidates;
     this.#enterLine(client);
-  }
-
-  changeNeed(client: WaitingClient, needsDraw: boolean): void {
-    client.candidates.waitingForDrawCount += needsDraw ? 1 : -1;
-    client.needsDraw = needsDraw;
   }
 
   /**
@@ -121,19 +103,9 @@ export class WaitingQueue {
     }
   }
 
-  overdue(now: number): WaitingClient | undefined {
-    return this.#byDeadline.firstKey <= now ? this.#byDeadline.first : undefined;
-  }
-
-  retryAt(at: number): void {
-    this.#retryAt = Math.min(this.#retryAt, at);
-    if (at < Number.POSITIVE_INFINITY) this.#timer.armBy(at);
-  }
-
-  takeRetry(now: number): boolean {
-    if (this.#retryAt > now) return false;
-    this.#retryAt = Number.POSITIVE_INFINITY;
-    return true;
+  retryBy(at: number): void {
+    this.retryAt = Math.min(this.retryAt, at);
+    this.#timer.armBy(at);
   }
 
   close(): void {
@@ -142,12 +114,8 @@ export class WaitingQueue {
 
   #enterLine(client: WaitingClient): void {
     const { candidates } = client;
-    let line = this.#lines.get(candidates);
-    if (line === undefined) {
-      line = new Set();
-      this.#lines.set(candidates, line);
-    }
-    line.add(client);
+    const line = this.#lines.get(candidates) ?? new Set();
+    this.#lines.set(candidates, line.add(client));
     candidates.waitingCount += 1;
     if (client.needsDraw) candidates.waitingForDrawCount += 1;
   }

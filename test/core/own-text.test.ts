@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { ownText } from '../../src/core/own-text.ts';
+import { ownText } from '../../src/core/words.ts';
 import { ANY_TEXT } from '../support/properties.ts';
 
 test('own text: is equal to the text', () => {
