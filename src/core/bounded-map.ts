@@ -41,7 +41,6 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
 /** `renew` does nothing within this time after the same key was set, so that a hot path hardly ever writes. */
 const RENEW_INTERVAL_MS = 1_000;
 
-/** A bounded map that forgets each entry some time after it was last set. */
 export class AgedMap<Key, Value = true> {
   readonly #clock: Clock;
   readonly #maxAgeMs: number;
@@ -78,7 +77,6 @@ export class AgedMap<Key, Value = true> {
     this.#entries.set(key, { value, at: now });
   }
 
-  /** As `set`, but leaves an equal value alone that was set within the last second. */
   renew(key: Key, value: Value, now = this.#clock.monotonic()): void {
     const before = this.#entries.get(key);
     if (before === undefined || before.value !== value || now - before.at >= RENEW_INTERVAL_MS)

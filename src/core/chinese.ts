@@ -379,7 +379,6 @@ export function faultTexts(code: FaultCode, language: Language): { summary: stri
 /** The templates are matched against noria's own texts, which are short; a longer text comes from elsewhere. */
 const MAX_TEXT_LENGTH = 1_000;
 interface Template {
-  /** The texts around the values, in lower case. */
   readonly literals: readonly string[];
   readonly names: readonly string[];
   readonly chinese: string;

@@ -7,7 +7,6 @@
  */
 import type { Clock } from './clock.ts';
 
-/** Only the class Deadlines uses the fields. */
 export class Deadline {
   readonly ms: number;
   readonly fn: () => void;

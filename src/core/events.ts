@@ -9,7 +9,6 @@ export interface NoriaEvents {
    * its history.
    */
   'member.joined': MemberEvent & { readonly remainingMs: number | undefined; readonly renewed: boolean };
-  /** `faults` is the member's fault score at this moment. */
   'member.quarantined': MemberEvent & {
     readonly forMs: number;
     readonly fault: FaultCode;
@@ -79,7 +78,6 @@ export interface NoriaEvents {
   };
   'source.warned': { readonly source: string; readonly message: string };
 
-  /** The readiness of noria to serve clients, or the reason for it, changed. */
   'readiness.changed': {
     readonly from: string;
     readonly to: string;
@@ -187,7 +185,6 @@ export interface NoriaEvents {
   };
 }
 
-/** What noria can tell an operator about: the values of `notify[].on`. */
 export const NOTICE_EVENTS = ['not-ready', 'source-halted', 'budget-used', 'site-banned'] as const;
 
 export type ClientProtocol = 'http' | 'connect' | 'upgrade' | 'socks5' | 'socks4' | 'unknown';
@@ -246,7 +243,6 @@ export class EventBus {
     return (this.#subscribers[name]?.length ?? 0) > 0;
   }
 
-  /** Synchronous, in the order of subscription. */
   emit<Name extends EventName>(name: Name, event: NoriaEvents[Name]): void {
     const subscribers: Subscriber<Name>[] | undefined = this.#subscribers[name];
     if (subscribers === undefined) return;

@@ -15,11 +15,9 @@ export interface FrontProxy {
   readonly login?: Login;
 }
 
-/** How noria recognises a front proxy that leads back to noria. */
 export interface LoopGuard {
   /** The name of this noria in the field Via, the same in all its processes and in no other noria. */
   readonly mark: string;
-  /** The addresses of noria's listeners and APIs. */
   ownAddresses(): readonly BoundAddress[];
 }
 
@@ -48,7 +46,6 @@ const PROTOCOLS: ReadonlyMap<string, FrontProxy['protocol']> = new Map([
   ['socks5h', 'socks5'],
 ]);
 const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 80, socks5: 1080 };
-/** The maximum length of a user name and of a password, by RFC 1929. */
 const MAX_LOGIN_BYTES = 255;
 
 /** `wrong` follows the name of the key, and does not quote the URL, which may contain a password. */

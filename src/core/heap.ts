@@ -41,7 +41,6 @@ export class Heap<Node extends HeapNode> {
     this.#settle(last, index);
   }
 
-  /** Changes the key of `node`, and adds the node if it is in no heap. */
   update(node: Node, key: number): void {
     if (node.heapIndex < 0) {
       node.key = key;

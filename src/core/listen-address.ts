@@ -16,7 +16,6 @@ export type ListenAddress =
   /** A listening socket that noria inherits from the process that started it (socket activation). */
   | { readonly kind: 'fd'; readonly fd: number };
 
-/** The address that a server is bound to. */
 export interface BoundAddress {
   /** An IP literal without brackets; '' for a Unix socket. */
   readonly host: string;
@@ -145,7 +144,6 @@ export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boo
   );
 }
 
-/** Whether a connection to `host` reaches a server that is bound to `address`. */
 function reaches(host: string, address: string): boolean {
   if (host === address) return true;
   const wildcard = address === '0.0.0.0' || address === '::';
@@ -154,7 +152,6 @@ function reaches(host: string, address: string): boolean {
   return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
 }
 
-/** The loopback names, and this machine's own name with and without its domain. */
 export function ownNames(): ReadonlySet<string> {
   const name = hostname().toLowerCase();
   return new Set([...LOOPBACK_NAMES, name, name.replace(/\..*$/s, '')]);

@@ -29,7 +29,6 @@ const REDACTED = ['password', 'akey', 'key', 'token', 'authorization', 'proxyAut
 export function createLog(options: {
   readonly level: LogLevel;
   readonly format: (typeof LOG_FORMATS)[number];
-  /** Where the log lines go. Default: standard error. */
   readonly destination?: DestinationStream;
   /** The name of the replica. noria adds it to every line when several replicas write to one log. */
   readonly replica?: string;
@@ -169,7 +168,6 @@ function logEvent<Name extends UnlimitedEvent>(bus: EventBus, log: Log, name: Na
 
 const MAX_LOGGED_REFUSALS = 5;
 const REFUSAL_WINDOW_MS = 10_000;
-/** The maximum number of clients that have their own window. All further clients share one window. */
 const MAX_CLIENTS = 200;
 const OTHER_CLIENTS = 'others';
 

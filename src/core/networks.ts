@@ -65,7 +65,6 @@ export function isPrivateAddress(address: string): boolean {
   return PRIVATE.hasOrEmbeds(address);
 }
 
-/** Includes IPv4-mapped addresses. */
 export function isLoopbackAddress(address: string): boolean {
   return LOOPBACK.has(address);
 }

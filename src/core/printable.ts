@@ -8,7 +8,6 @@
 const FORMAT = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 const CONTROL = /\p{Cc}/gu;
 const ESCAPE = '\u001b';
-/** The characters after ESC in a sequence that sets a style. */
 const STYLE = /\[[\d;]*m/y;
 
 /**
@@ -21,7 +20,6 @@ export function escapeFormat(text: string, backslash = '\\'): string {
   return text.replace(FORMAT, (character) => escaped(character, backslash));
 }
 
-/** Escapes control characters, line separators and format characters. The result is one line without styles. */
 export function escapeAll(text: string): string {
   return escapeFormat(text).replace(CONTROL, (character) => escaped(character, '\\'));
 }

@@ -11,7 +11,6 @@ interface AttemptRecord {
   readonly source: string;
   readonly exit: string | null;
   readonly ms: number;
-  /** Why the attempt failed; null if the member accepted the request. */
   readonly code: string | null;
   /** Monotonic, of the process that served the request. */
   readonly startedAt: number;
@@ -31,7 +30,6 @@ let opened = 0;
 /** Its public fields are plain data, because workers send it to the primary. */
 export class OpenRequest {
   readonly id: string;
-  /** In epoch ms. */
   readonly at: number;
   user: string | null = null;
   session: string | null = null;
@@ -41,7 +39,6 @@ export class OpenRequest {
   target: string | null = null;
   outcome: 'served' | 'failed' = 'served';
   code: FaultCode | null = null;
-  /** In the order in which they started. */
   readonly attempts: AttemptRecord[] = [];
   /** On the member's connection after its handshake, as in noria_bytes_total. */
   bytesUp = 0;

@@ -27,7 +27,6 @@ export class Secret {
   }
 }
 
-/** At any depth. */
 export function secretsIn(value: unknown): Secret[] {
   if (value instanceof Secret) return [value];
   if (typeof value !== 'object' || value === null) return [];

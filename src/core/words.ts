@@ -41,10 +41,7 @@ export function nearest(text: string, known: Iterable<string>): string | undefin
   return best;
 }
 
-/**
- * The number of insertions, deletions, substitutions and transpositions between two texts (optimal string alignment
- * distance).
- */
+/** The optimal string alignment distance. */
 function distance(from: string, to: string): number {
   let before: number[] = [];
   let last = Array.from({ length: to.length + 1 }, (_, index) => index);

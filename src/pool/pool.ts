@@ -691,7 +691,9 @@ export class Pool implements LeaseProvider {
 
   #whyImpossible(routing: RoutingOptions): string | undefined {
     const { sources, locations } = this.#members;
-    return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
+    const refused =
+      routing.sessionTtlMs === undefined ? undefined : this.#sessions.whyRefused(routing.sessionTtlMs);
+    return refused ?? whyImpossible(routing, sources, locations);
   }
 
   #poolEmpty(reason: string, routing: RoutingOptions): LeaseRefusal {
