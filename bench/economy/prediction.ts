@@ -7,7 +7,7 @@ import { parseArgs } from 'node:util';
 import { seededRandom } from '../../src/core/random.ts';
 import { poolSettings, refillSettings } from '../../src/daemon/part-options.ts';
 import { MemoryFleet } from '../../src/fleet/memory-fleet.ts';
-import { rateInHours } from '../../src/refill/simulation/options.ts';
+import { rateInHours } from '../../src/refill/simulation/clients.ts';
 import { simulate } from '../../src/refill/simulation/simulate.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { configOf, openNoria } from './subjects.ts';

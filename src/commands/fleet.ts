@@ -10,7 +10,7 @@ import { NoriaError } from '../core/faults.ts';
 import { systemRandom } from '../core/random.ts';
 import { formatCount } from '../core/words.ts';
 import { connectStore } from '../daemon/fleet.ts';
-import { callOf, fleetInstances } from '../daemon/part-options.ts';
+import { fleetInstances } from '../daemon/part-options.ts';
 import type { FleetStore } from '../fleet/redis/store.ts';
 import type { SharedState, SourceReport } from '../fleet/schemas.ts';
 import { paceKey } from '../refill/pace.ts';
@@ -71,7 +71,7 @@ async function readReport(config: Config, name: string, store: FleetStore) {
     .filter(({ left }) => left === undefined);
   const replicas = await readReplicas(store);
   const sourceReports = config.sources.map(async (source) => {
-    const key = paceKey(callOf(config, source));
+    const key = paceKey(source);
     const { paused = [], reports = [] } = states.get(key) ?? {};
     const suspension = suspensionOf(reports, key, now);
     const refusal = suspension === undefined ? null : refusalOf(suspension, source.name);

@@ -13,8 +13,8 @@ import { isCidr } from '../core/networks.ts';
 import { MASK, Secret } from '../core/secret.ts';
 import { parseTargetRule, TARGET_SETS, wrongTargetRule } from '../core/target-rule.ts';
 import { nearest } from '../core/words.ts';
-import { isZone } from '../service/link/lifetime.ts';
 import { maskedUrl } from '../service/link/link-url.ts';
+import { isZone } from '../service/link/read-entry.ts';
 import { isKey } from '../service/request.ts';
 
 export interface ScalarJsonSchema {

@@ -63,14 +63,13 @@ export function guardOfCommand(config: Config): LoopGuard {
 
 /** Names of sources, and the keys of their instances in the fleet. A shared key belongs to its first source. */
 export function sourceKeys(config: () => Config): SourceKeys {
-  const keyOfSource = (source: SourceConfig) => paceKey(callOf(config(), source));
   const found = (fits: (source: SourceConfig) => boolean) => config().sources.find(fits);
   return {
     keyOf(name) {
       const source = found((each) => each.name === name);
-      return source === undefined ? name : keyOfSource(source);
+      return source === undefined ? name : paceKey(source);
     },
-    sourceOf: (key) => found((source) => keyOfSource(source) === key)?.name,
+    sourceOf: (key) => found((source) => paceKey(source) === key)?.name,
   };
 }
 
@@ -78,8 +77,9 @@ export function sourceKeys(config: () => Config): SourceKeys {
 export function fleetInstances(config: Config): FleetInstance[] {
   const byKey = new Map<string, FleetInstance>();
   for (const source of config.sources) {
-    const key = paceKey(callOf(config, source));
-    const { intervalMs, size, params } = source;
+    const key = paceKey(source);
+    const { intervalMs, size } = source;
+    const params = { ...source.params, ...(source.count !== undefined && { count: source.count }) };
     const secret =
       source.product === 'gateway' ? source.account.password : 'url' in source ? source.url : source.key;
     // a list without a secret could be forged, so each noria reads its own

@@ -1,12 +1,9 @@
-/** Turns the answer of a draw into members for the pool and into the event `draw.done`. All functions are pure. */
+/** Turns the answer of a draw into members for the pool. All functions are pure. */
 import { hash } from 'node:crypto';
-import type { NoriaEvents } from '../core/events.ts';
-import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
+import type { DrawnMember } from '../pool/drawn-member.ts';
 import type { DrawAnswer } from '../service/answer.ts';
-import { SUCCESS } from '../service/codes.ts';
 import type { DrawnEntry } from '../service/fields.ts';
 import type { DrawSourceOptions } from './options.ts';
-import type { DrawOutcome } from './reaction.ts';
 
 /** An entry is left out if neither the entry nor the source names a protocol. */
 export function drawnMembers({ entries, sentAt }: DrawAnswer, options: DrawSourceOptions): DrawnMember[] {
@@ -48,28 +45,8 @@ export function distinctIps({ entries }: DrawAnswer): string[] {
   });
 }
 
-/** The numbers `received` and `rejected` include the entries that noria dropped. */
-export function drawDone(
-  ended: Pick<NoriaEvents['draw.done'], 'source' | 'asked' | 'ms'>,
-  { code, message }: DrawOutcome,
-  { answer, joined, renewed }: Omit<AddedMembers, 'rejected'> & { readonly answer: DrawAnswer | undefined },
-): NoriaEvents['draw.done'] {
-  const dropped = Object.values(answer?.dropped ?? {}).reduce((total, number) => total + number, 0);
-  const received = (answer?.entries.length ?? 0) + dropped;
-  return {
-    ...ended,
-    code,
-    received,
-    joined,
-    renewed,
-    rejected: received - joined - renewed,
-    forbidden: forbiddenIn(answer),
-    ...(code === SUCCESS || message === undefined ? {} : { message }),
-  };
-}
-
 /** The number of proxies that cost money, but whose address noria must not use: it is private, or noria's own. */
-export function forbiddenIn(answer: DrawAnswer | undefined): number {
-  const { private: privateCount = 0, own = 0 } = answer?.dropped ?? {};
+export function forbiddenIn({ dropped }: DrawAnswer): number {
+  const { private: privateCount = 0, own = 0 } = dropped;
   return privateCount + own;
 }

@@ -11,7 +11,8 @@ import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { Secret } from '../core/secret.ts';
 import type { DrawnMember } from '../pool/drawn-member.ts';
-import type { RotateOptions, SourceContext, UrlAccess } from './options.ts';
+import type { DrawSourceOptions, SourceContext, UrlAccess } from './options.ts';
+import { paceKey } from './pace.ts';
 
 /** How long a rotation waits, in ms, for the open tunnels of the member to end. Then the new exit cuts them. */
 const MAX_DRAIN_MS = 30 * SECOND_MS;
@@ -25,8 +26,9 @@ export class ExitRotation {
   readonly #context: SourceContext;
   readonly #urls: UrlAccess;
   readonly #source: string;
+  /** The name of the list in the pace store, the same for all norias of a fleet. */
   readonly #key: string;
-  readonly #options: RotateOptions;
+  readonly #options: NonNullable<DrawSourceOptions['rotate']>;
   readonly #timer: EarliestTimer;
   readonly #closing = new AbortController();
   #listed = new Map<string, DrawnMember>();
@@ -37,16 +39,16 @@ export class ExitRotation {
   #away: string | undefined;
   #ended: Promise<void> = Promise.resolve();
 
-  /** @param key - the name of the list in the pace store, the same for all norias of a fleet. */
   constructor(
     context: SourceContext,
-    { source, key }: { readonly source: string; readonly key: string },
-    { urls, ...options }: RotateOptions & { readonly urls: UrlAccess },
+    urls: UrlAccess,
+    { name, call }: DrawSourceOptions,
+    options: NonNullable<DrawSourceOptions['rotate']>,
   ) {
     this.#urls = urls;
     this.#context = context;
-    this.#source = source;
-    this.#key = key;
+    this.#source = name;
+    this.#key = paceKey(call);
     this.#options = options;
     this.#timer = new EarliestTimer(context.clock, () => this.#next());
   }

@@ -7,8 +7,8 @@ import type { Secret } from '../core/secret.ts';
 import type { DrawnMember } from '../pool/drawn-member.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { SourceCounts } from '../pool/snapshot.ts';
+import type { SupplyConnection, UrlConnection } from '../service/client.ts';
 import type { CountlessCall } from '../service/request.ts';
-import type { SupplyConnection, UrlConnection } from '../service/supply.ts';
 import type { Pace } from './pace.ts';
 import type { InstanceReport } from './reaction.ts';
 import type { SharedCount } from './source-statistics.ts';
@@ -51,22 +51,6 @@ export type RefillPool = Pick<
   countsOf(source: string): Pick<SourceCounts, 'ready' | 'joining' | 'used' | 'blocked'> | undefined;
 };
 
-export interface RotateOptions {
-  readonly url: Secret;
-  readonly everyMs: number;
-  /** How long a member needs, in ms, until it has its new exit. */
-  readonly settleMs: number;
-  readonly check: string;
-}
-
-export interface WhitelistOptions {
-  /** The vendor's binding URL, with `{ip}`. */
-  readonly url: Secret;
-  readonly everyMs: number;
-  /** The address of this machine, or a URL that answers it. */
-  readonly myIp: string | undefined;
-}
-
 export interface DrawSourceOptions {
   readonly name: string;
   readonly call: CountlessCall;
@@ -75,8 +59,24 @@ export interface DrawSourceOptions {
   readonly intervalMs: number;
   /** If set, each answer has all members, and noria reads it again after this time, even without demand. */
   readonly refreshMs?: number | undefined;
-  readonly rotate?: RotateOptions | undefined;
-  readonly whitelist?: WhitelistOptions | undefined;
+  readonly rotate?:
+    | {
+        readonly url: Secret;
+        readonly everyMs: number;
+        /** How long a member needs, in ms, until it has its new exit. */
+        readonly settleMs: number;
+        readonly check: string;
+      }
+    | undefined;
+  readonly whitelist?:
+    | {
+        /** The vendor's binding URL, with `{ip}`. */
+        readonly url: Secret;
+        readonly everyMs: number;
+        /** The address of this machine, or a URL that answers it. */
+        readonly myIp: string | undefined;
+      }
+    | undefined;
   /** The most proxies of one call. If undefined, the product's default applies. */
   readonly count: number | undefined;
   /** The most usable members to hold while there is demand. */

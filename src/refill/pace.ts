@@ -32,24 +32,18 @@ import {
   waitBefore,
 } from './pace-rule.ts';
 
-interface PaceOptions {
-  readonly store: PaceStore;
-  readonly clock: Clock;
-  readonly random: Random;
-}
-
 /** If this many permits of a place expire in a row, `send` fails: the state folder is too slow. */
 const MAX_EXPIRED_PERMITS = 3;
 
 export class Pace {
   readonly #key: string;
-  readonly options: PaceOptions;
+  readonly options: { readonly store: PaceStore; readonly clock: Clock; readonly random: Random };
   /** One change at a time, so that the callers of this process enter the queue in their order. */
   readonly #changes = new PQueue({ concurrency: 1 });
   /** As of this process's last access to the store. Other processes may have changed it since. */
   #freeAt = 0;
 
-  constructor(key: string, options: PaceOptions) {
+  constructor(key: string, options: Pace['options']) {
     this.#key = key;
     this.options = options;
   }
@@ -72,13 +66,20 @@ export class Pace {
   }
 }
 
-/** The place of one caller in the queue: `waits`, then open the connection, then `send`. */
-export class Place {
+/** The place of one caller in the queue: `waits`, then open the connection, then `send`. In `send`, it is the permit of the call. */
+export class Place implements WriteGate {
   readonly #pace: Pace;
   readonly #turn: Turn;
   readonly #isFree: boolean;
   #expired = 0;
   #keeping = new AbortController();
+  permit: 'unused' | 'used' | 'expired' = 'unused';
+  /** A lower bound, in ms, of the time since the previous call arrived at the service; undefined if unknown. */
+  sinceArrivalMs: number | undefined;
+  #before: LastCall | undefined;
+  /** The permit's age in ms, counted from a moment just before noria recorded the claim. */
+  #ageMs = () => 0;
+  #answeredAt: Moment | undefined;
 
   constructor(pace: Pace, rule: PaceRule) {
     this.#pace = pace;
@@ -114,20 +115,19 @@ export class Place {
    * caller must wait again.
    */
   async send<T>(
-    call: (permit: Permit) => Promise<T>,
+    call: (permit: Place) => Promise<T>,
     settle: (result: T) => Settlement = () => PACE_UNCHANGED,
   ): Promise<{ readonly result: T } | undefined> {
-    const permit = await this.#claim();
-    if (permit === undefined) return undefined;
+    if (!(await this.#claim())) return undefined;
     let settlement = PACE_UNCHANGED;
     try {
-      const result = await call(permit);
+      const result = await call(this);
       settlement = settle(result);
-      if (permit.state !== 'expired') return { result };
+      if (this.permit !== 'expired') return { result };
     } catch (error) {
-      if (permit.state !== 'expired') throw error;
+      if (this.permit !== 'expired') throw error;
     } finally {
-      await this.#end(permit, settlement);
+      await this.#end(settlement);
     }
     this.#expired += 1;
     if (this.#expired < MAX_EXPIRED_PERMITS) return undefined;
@@ -144,15 +144,42 @@ export class Place {
     await this.#pace.change((entry) => leaveQueue(entry, this.#turn)).catch(() => {});
   }
 
-  async #claim(): Promise<Permit | undefined> {
-    const { store } = this.#pace.options;
+  /**
+   * @throws NoriaError pace-held if the permit is older than PERMIT_VALID_MS: by then, other processes assume that its
+   * call has been sent, and one of them may soon send the next call.
+   */
+  beforeWrite(): void {
+    const ageMs = this.#ageMs();
+    if (this.permit === 'unused' && ageMs < PERMIT_VALID_MS) {
+      this.permit = 'used';
+      return;
+    }
+    this.permit = 'expired';
+    throw new NoriaError(
+      'pace-held',
+      `noria did not send the call: the reservation of the call was already ${Math.round(ageMs)} ms old (limit ${PERMIT_VALID_MS} ms); noria tries again`,
+      { context: { ms: Math.round(ageMs) } },
+    );
+  }
+
+  answered(): void {
+    this.#answeredAt = this.#pace.options.store.now();
+  }
+
+  /** @returns whether the call may be sent. */
+  async #claim(): Promise<boolean> {
     this.#keeping.abort();
-    if (this.#isFree) return new Permit(store, () => 0, { before: undefined, sinceArrivalMs: undefined });
-    const ageMs = store.stopwatch();
+    this.permit = 'unused';
+    this.#answeredAt = undefined;
+    if (this.#isFree) return true;
+    this.#ageMs = this.#pace.options.store.stopwatch();
     const claim = await this.#pace.change((entry, now) => claimCall(entry, now, this.#turn));
     const { intervalMs } = this.#turn.rule;
     this.#pace.expectFreeIn(claim.granted ? intervalMs + PACE_SLACK_MS : claim.waitMs);
-    return claim.granted ? new Permit(store, ageMs, claim) : undefined;
+    if (!claim.granted) return false;
+    this.#before = claim.before;
+    this.sinceArrivalMs = claim.sinceArrivalMs;
+    return true;
   }
 
   #ask() {
@@ -170,13 +197,14 @@ export class Place {
     }
   }
 
-  async #end({ state, answeredAt, before }: Permit, settlement: Settlement): Promise<void> {
+  async #end(settlement: Settlement): Promise<void> {
     if (this.#isFree) return;
     const turn = this.#turn;
-    const ended = { turn, answeredAt, settlement, random: this.#pace.options.random };
+    const { random } = this.#pace.options;
+    const ended = { turn, answeredAt: this.#answeredAt, settlement, random };
     const waitMs = await this.#pace.change((entry, now) => {
       const { newEntry, result } =
-        state === 'used' ? settleCall(entry, now, ended) : releaseClaim(entry, turn, before);
+        this.permit === 'used' ? settleCall(entry, now, ended) : releaseClaim(entry, turn, this.#before);
       const waitMs = result === undefined ? 0 : waitBefore(result, now, turn.rule);
       return newEntry === undefined ? { result: waitMs } : { newEntry, result: waitMs };
     });
@@ -185,7 +213,7 @@ export class Place {
 }
 
 /** A pace remains until the process ends, even if a reload removes its sources. */
-export function openPaces(options: PaceOptions): (key: string) => Pace {
+export function openPaces(options: Pace['options']): (key: string) => Pace {
   const paces = new Map<string, Pace>();
   return (key) => {
     const pace = paces.get(key) ?? new Pace(key, options);
@@ -198,48 +226,4 @@ export function openPaces(options: PaceOptions): (key: string) => Pace {
 export function paceKey(call: ServiceAddress & { readonly instance: string }): string {
   const address = call.baseUrl ?? call.extractHost ?? '';
   return `${address.replace(/^([^/]*(?:\/+[^/]+)*)\/*$/, '$1').toLowerCase()} ${call.instance}`;
-}
-
-export class Permit implements WriteGate {
-  readonly #store: PaceStore;
-  readonly #ageMs: () => number;
-  /** A lower bound, in ms, of the time since the previous call arrived at the service; undefined if unknown. */
-  readonly sinceArrivalMs: number | undefined;
-  readonly before: LastCall | undefined;
-  state: 'unused' | 'used' | 'expired' = 'unused';
-  answeredAt: Moment | undefined;
-
-  /** @param ageMs - returns the permit's age in ms, counted from a moment just before noria recorded the claim. */
-  constructor(
-    store: PaceStore,
-    ageMs: () => number,
-    claim: { readonly before: LastCall | undefined; readonly sinceArrivalMs: number | undefined },
-  ) {
-    this.#store = store;
-    this.#ageMs = ageMs;
-    this.before = claim.before;
-    this.sinceArrivalMs = claim.sinceArrivalMs;
-  }
-
-  /**
-   * @throws NoriaError pace-held if the permit is older than PERMIT_VALID_MS: by then, other processes assume that its
-   * call has been sent, and one of them may soon send the next call.
-   */
-  beforeWrite(): void {
-    const ageMs = this.#ageMs();
-    if (this.state === 'unused' && ageMs < PERMIT_VALID_MS) {
-      this.state = 'used';
-      return;
-    }
-    this.state = 'expired';
-    throw new NoriaError(
-      'pace-held',
-      `noria did not send the call: the reservation of the call was already ${Math.round(ageMs)} ms old (limit ${PERMIT_VALID_MS} ms); noria tries again`,
-      { context: { ms: Math.round(ageMs) } },
-    );
-  }
-
-  answered(): void {
-    this.answeredAt = this.#store.now();
-  }
 }

@@ -1,6 +1,7 @@
 /**
  * Decides how noria reacts to a call: how the call affects the pace, for how long the source draws nothing, and what it
- * reports to the other norias of its fleet. All functions are pure.
+ * reports to the other norias of its fleet. All functions are pure. Has the phases of a source and the moves between them;
+ * the diagram in docs/architecture.md has the same moves, checked by test/held/phases.test.ts.
  *
  * codes.ts classifies the code of an answer. A call without an answer is classified by its fault.
  */
@@ -8,11 +9,13 @@ import type { Clock } from '../core/clock.ts';
 import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
+import { roughDuration } from '../core/words.ts';
 import type { DrawAnswer, Quota } from '../service/answer.ts';
 import { type CodeMeaning, type CodeVerdict, intervalNamedMs, judgeDraw } from '../service/codes.ts';
 import type { SourceProduct } from '../service/operations.ts';
 import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 import { untilServiceMidnight } from './source-statistics.ts';
+import type { SourceState } from './status.ts';
 
 export interface DrawOutcome extends CodeMeaning {
   /** The service's code; `transport` if there was no answer; the fault code if noria could not send the call. */
@@ -40,6 +43,27 @@ export interface Suspension {
   /** Whether the suspension ends as soon as any noria of the fleet draws from the instance. */
   readonly endsWithAnyDraw?: boolean;
 }
+
+export type SourcePhase =
+  /**
+   * `idle`: there is no demand, or a source with a smaller priority number can serve the clients. `ready`: the source has
+   * enough members.
+   */
+  | { readonly name: 'idle' | 'ready' | 'drawing'; readonly reason: string }
+  /** The source will draw. It waits for the pace, or longer because earlier draws brought no usable members. */
+  | { readonly name: 'waiting'; readonly reason: string; readonly advice?: string; readonly code?: string }
+  | Suspension;
+
+/** The phases that may follow each phase. A phase may also follow itself, with another reason. */
+export const SOURCE_MOVES = {
+  idle: ['ready', 'waiting', 'paused', 'halted'],
+  ready: ['idle', 'waiting', 'paused', 'halted'],
+  drawing: ['idle', 'ready', 'waiting', 'backoff', 'paused', 'halted'],
+  waiting: ['idle', 'ready', 'drawing', 'paused', 'backoff', 'halted'],
+  backoff: ['idle', 'ready', 'waiting', 'paused', 'halted'],
+  paused: ['idle', 'ready', 'waiting', 'halted'],
+  halted: ['idle', 'waiting', 'paused'],
+} as const satisfies Record<SourceState, readonly SourceState[]>;
 
 export interface Reaction {
   readonly settlement: Settlement;
@@ -216,4 +240,24 @@ function exponentialMs(
 ): number {
   const ms = retryFromMs * 2 ** Math.max(0, consecutive - 1) * (1 + JITTER * (2 * random() - 1));
   return Math.min(retryToMs, Math.max(retryFromMs, ms));
+}
+
+export function isSuspended(phase: SourcePhase): phase is Suspension {
+  return 'untilAt' in phase;
+}
+
+/** The reason of the wait is the last call if that was not successful, else the pace. */
+export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number): SourcePhase {
+  if (last === undefined || last.verdict.kind === 'ok') {
+    return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };
+  }
+  return { name: 'waiting', reason: describeOutcome(last), advice: last.advice, code: last.code };
+}
+
+/** What the event `source.moved` and the status tell of a phase. */
+export function phaseReport(
+  phase: SourcePhase,
+): Pick<Suspension, 'reason' | 'code'> & { readonly advice?: string } {
+  const { advice = '', code } = 'advice' in phase || 'code' in phase ? phase : {};
+  return { reason: phase.reason, ...(advice !== '' && { advice }), ...(code !== undefined && { code }) };
 }

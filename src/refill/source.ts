@@ -13,29 +13,33 @@ import { formatCount, roughDuration } from '../core/words.ts';
 import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
 import type { SourceForecast } from '../pool/lease.ts';
 import type { DrawAnswer } from '../service/answer.ts';
+import type { SupplyConnection } from '../service/client.ts';
 import { SUCCESS } from '../service/codes.ts';
 import { type DrawRow, OPERATIONS } from '../service/operations.ts';
-import type { SupplyConnection } from '../service/supply.ts';
-import { distinctIps, drawDone, drawnMembers, forbiddenIn } from './draw.ts';
+import { distinctIps, drawnMembers, forbiddenIn } from './draw.ts';
 import { ExitRotation } from './exit-rotation.ts';
 import type { DrawSourceOptions, SourceContext } from './options.ts';
-import { type Pace, type Permit, type Place, paceKey } from './pace.ts';
+import { type Pace, type Place, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
-import { isSuspended, phaseReport, SOURCE_MOVES, type SourcePhase, waitingPhase } from './phase.ts';
 import { type DrawInputs, type DrawPlan, describeHolding, type HoldingInputs, planDraw } from './plan.ts';
 import {
   type DrawOutcome,
   describeOutcome,
   type InstanceReport,
   isLossOfStore,
+  isSuspended,
   outcomeOfAnswer,
   outcomeOfError,
   PARAMS_WRONG,
+  phaseReport,
   type Reaction,
   reactTo,
   reportOf,
+  SOURCE_MOVES,
+  type SourcePhase,
   type Suspension,
   suspensionByReport,
+  waitingPhase,
 } from './reaction.ts';
 import { SourceStatistics, type StatisticsSnapshot, untilServiceMidnight } from './source-statistics.ts';
 import type { SourceStatus } from './status.ts';
@@ -53,7 +57,7 @@ interface Call {
   readonly asked: number;
   /** How many more members are usable because of the call. */
   readonly gained: number;
-  /** See `Permit`. */
+  /** See `Place`. */
   readonly sinceArrivalMs?: number | undefined;
 }
 
@@ -285,13 +289,10 @@ export class Source {
 
   #openHelpers(): void {
     const { clock, urls } = this.#context;
-    const { name, call, refreshMs, rotate, whitelist } = this.options;
+    const { rotate, whitelist } = this.options;
     this.#readAt = -Infinity;
     this.#whitelist = whitelist && urls && new Whitelist(clock, urls, whitelist);
-    this.#rotation =
-      refreshMs === undefined || rotate === undefined || urls === undefined
-        ? undefined
-        : new ExitRotation(this.#context, { source: name, key: paceKey(call) }, { ...rotate, urls });
+    this.#rotation = rotate && urls && new ExitRotation(this.#context, urls, this.options, rotate);
   }
 
   #lastDraw(): Pick<SourceStatus, 'meaning' | 'lastDraw'> {
@@ -465,9 +466,16 @@ export class Source {
       case 'draw':
         this.#startTurn(plan.count, plan.urgent);
         break;
-      case 'exhausted':
-        this.#pauseUntilMidnight();
+      case 'exhausted': {
+        const { clock } = this.#context;
+        const untilAt = clock.monotonic() + untilServiceMidnight(clock.now());
+        const reason = `the daily budget of ${formatCount(this.options.dailyBudget ?? 0, 'distinct IP')} is used up`;
+        const advice =
+          "Drawing resumes at the service's midnight (UTC+8). Raise dailyBudget to draw before that.";
+        this.#move({ name: 'paused', reason, advice, untilAt, urgentAt: untilAt });
+        this.#timer.armBy(untilAt);
         break;
+      }
       case 'idle':
         if (!isHalted) this.#move({ name: 'idle', reason: plan.reason });
         break;
@@ -488,16 +496,6 @@ export class Source {
     if (mustWait || !isSuspended(this.#phase)) this.#moveToWaiting();
     if (mustWait) this.#timer.armBy(startAt);
     else this.#turnEnded = this.#takeTurn(count);
-  }
-
-  #pauseUntilMidnight(): void {
-    const { clock } = this.#context;
-    const untilAt = clock.monotonic() + untilServiceMidnight(clock.now());
-    const reason = `the daily budget of ${formatCount(this.options.dailyBudget ?? 0, 'distinct IP')} is used up`;
-    const advice =
-      "Drawing resumes at the service's midnight (UTC+8). Raise dailyBudget to draw before that.";
-    this.#move({ name: 'paused', reason, advice, untilAt, urgentAt: untilAt });
-    this.#timer.armBy(untilAt);
   }
 
   async #takeTurn(count: number): Promise<void> {
@@ -544,7 +542,7 @@ export class Source {
       const open = await this.#connect(count, signal);
       if (open === undefined) return;
       try {
-        const send = (permit: Permit) => this.#send(open, permit, signal);
+        const send = () => this.#send(open, place, signal);
         if (await place.send(send, (settlement) => settlement)) return;
       } finally {
         open.connection.close();
@@ -600,7 +598,7 @@ export class Source {
   }
 
   /** @returns the effect on the pace. */
-  async #send(draw: OpenDraw, permit: Permit, turn: AbortSignal): Promise<Settlement> {
+  async #send(draw: OpenDraw, place: Place, turn: AbortSignal): Promise<Settlement> {
     if (turn.aborted) return PACE_UNCHANGED;
     const plan = this.#planAfter(0); // plans again: the pool may have changed while the connection opened
     const mustStop = this.#isPausedByOperator || this.#unreadReport?.suspension !== undefined;
@@ -615,16 +613,16 @@ export class Source {
     let answer: DrawAnswer | undefined;
     let outcome: DrawOutcome;
     try {
-      answer = await connection.extract({ ...call, count: asked }, { secrets, gate: permit });
+      answer = await connection.extract({ ...call, count: asked }, { secrets, gate: place });
       outcome = outcomeOfAnswer(call.product, answer);
     } catch (error) {
       // the turn waits for another permit, and the operator's request for a draw still applies
-      if (permit.state === 'expired') this.#refillRequested ||= wasRequested;
+      if (place.permit === 'expired') this.#refillRequested ||= wasRequested;
       // ignored: the source closes, or the permit expired
       if (signal.aborted || hasCode(error, 'pace-held')) return PACE_UNCHANGED;
       outcome = outcomeOfError(error);
     }
-    const { sinceArrivalMs } = permit;
+    const { sinceArrivalMs } = place;
     const settlement = this.#end(draw, { outcome, answer }, { asked, sinceArrivalMs });
     if (!signal.aborted && options !== this.options) this.#forgetOldOptions();
     return settlement;
@@ -646,19 +644,28 @@ export class Source {
     if (outcome.limitsConnections) pool.limitTunnels(source, TUNNEL_SHARE);
     else if (outcome.code === SUCCESS) pool.unlimitTunnels(source);
     let added = { joined: 0, renewed: 0 };
+    let forbidden = 0;
+    let received = 0; // with those that noria dropped
     if (answer !== undefined) {
       statistics.quota = { ...statistics.quota, ...answer.quota };
       if (options.dailyBudget !== undefined) statistics.budget.add(distinctIps(answer), clock.now());
       const members = drawnMembers(answer, options);
       added = this.#addMembers(members);
-      const forbidden = forbiddenIn(answer);
+      forbidden = forbiddenIn(answer);
+      received = Object.values(answer.dropped).reduce((sum, count) => sum + count, answer.entries.length);
       statistics.drawn += forbidden + added.joined;
       statistics.unused += forbidden;
       statistics.recordLatency(ms);
       statistics.recordLifetimes(members.map(({ endsAt }) => (endsAt ?? Infinity) - clock.monotonic()));
     }
     const gained = usable() - usableBefore;
-    bus.emit('draw.done', drawDone({ source, asked: call.asked, ms }, outcome, { answer, ...added }));
+    const { joined, renewed } = added;
+    const { code, message } = outcome;
+    bus.emit('draw.done', {
+      ...{ source, asked: call.asked, ms, code, received, joined, renewed, forbidden },
+      rejected: received - joined - renewed,
+      ...(code !== SUCCESS && message !== undefined && { message }),
+    });
     return signal.aborted ? PACE_UNCHANGED : this.#learn(outcome, { ...call, gained });
   }
 

@@ -8,7 +8,7 @@ import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { Secret } from '../core/secret.ts';
 import { roughDuration } from '../core/words.ts';
-import type { UrlAccess, WhitelistOptions } from './options.ts';
+import type { DrawSourceOptions, UrlAccess } from './options.ts';
 import type { Place } from './pace.ts';
 import type { DrawOutcome } from './reaction.ts';
 
@@ -16,14 +16,14 @@ const ADDRESS = /(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])/g;
 const ADDRESS_TAG = '{ip}';
 
 export class Whitelist {
-  readonly options: WhitelistOptions;
+  readonly options: NonNullable<DrawSourceOptions['whitelist']>;
   readonly #clock: Clock;
   readonly #urls: UrlAccess;
   isDue = false;
   #named: string | undefined;
   #last: { readonly address: string; readonly at: number; readonly problem?: string } | undefined;
 
-  constructor(clock: Clock, urls: UrlAccess, options: WhitelistOptions) {
+  constructor(clock: Clock, urls: UrlAccess, options: Whitelist['options']) {
     this.#clock = clock;
     this.#urls = urls;
     this.options = options;

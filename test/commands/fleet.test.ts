@@ -137,6 +137,22 @@ describe.skipIf(NO_STORE)('with a store', () => {
     await until('the check has the line', async () => (await run('check', '-c', file)).errors.includes(line));
   });
 
+  test('fleet: a differing params.count is another configuration of the same instance', async () => {
+    const store = await openStore();
+    const stage = openStoreStage(store);
+    const file = writeConfig(store, stage.name);
+    const other = writeConfig(store, stage.name, ', params: { count: 5 }');
+    const [a, b] = [stage.connect('a', instancesOf(file)), stage.connect('b', instancesOf(other))];
+    for (const pool of [a, b]) await pool.follow(new Recorder());
+    let report = { replicas: [], differences: [] };
+    await until('the store has both records', async () => {
+      report = JSON.parse((await showFleet('-c', file, '--json')).printed);
+      return report.replicas.length === 2;
+    });
+    const difference = `other params for the instance ${keyOf(file)}`;
+    expect(report.differences).toEqual([{ replica: 'b', difference }]);
+  });
+
   test('fleet: says that a hung store does not answer, and what to check', async () => {
     const store = await openStore();
     const file = writeConfig(store, 'crawl');

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { MEMBER_MOVES } from '../../src/pool/member.ts';
-import { SOURCE_MOVES } from '../../src/refill/phase.ts';
+import { SOURCE_MOVES } from '../../src/refill/reaction.ts';
 
 const page = readFileSync('docs/architecture.md', 'utf8');
 const diagrams = [...page.matchAll(/stateDiagram-v2\n([\s\S]*?)```/g)].map(([, diagram = '']) =>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
-import { Pace, type Permit, paceKey } from '../../src/refill/pace.ts';
+import { Pace, type Place, paceKey } from '../../src/refill/pace.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { manualTimekeeper, pass, settle } from './rig.ts';
@@ -10,7 +10,7 @@ interface TurnOptions extends Partial<TestTurn<string>> {
   readonly intervalMs?: number;
   readonly tookMs?: number;
   readonly connectMs?: number;
-  readonly send?: (permit: Permit) => Promise<string>;
+  readonly send?: (permit: Place) => Promise<string>;
 }
 
 function open(changes: Partial<PaceStore> = {}) {
@@ -21,7 +21,7 @@ function open(changes: Partial<PaceStore> = {}) {
   const wait = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
   const sendAs =
     (name: string, tookMs = 100) =>
-    async (permit: Permit) => {
+    async (permit: Place) => {
       permit.beforeWrite();
       starts.push([name, clock.monotonic()]);
       await wait(tookMs);
@@ -105,7 +105,7 @@ test('pace: a slow connection keeps its place, and its call does not wait for th
 test('pace: a permit that is 2 s old is given back, and the turn starts again', async () => {
   const { clock, pace, starts, turn, sendAs } = open();
   let stops = 1;
-  const send = async (permit: Permit) => {
+  const send = async (permit: Place) => {
     if (stops > 0) clock.advance(2_000); // simulates that the process was stopped
     stops -= 1;
     return sendAs('late')(permit);
@@ -123,7 +123,7 @@ test('pace: a permit that is 2 s old is given back, and the turn starts again', 
 test('pace: a permit that another process has replaced in the meantime is not restored', async () => {
   const { clock, openPace, starts, turn, sendAs } = open();
   let stops = 1;
-  const send = async (permit: Permit) => {
+  const send = async (permit: Place) => {
     if (stops > 0) await new Promise<void>((resolve) => clock.after(8_250, resolve)); // 5 s + 2 s + interval
     stops -= 1;
     return sendAs('late')(permit);
@@ -140,7 +140,7 @@ test('pace: a permit that another process has replaced in the meantime is not re
 
 test('pace: a state folder that takes longer than a permit lives ends the turn with an error', async () => {
   const { clock, pace, turn, sendAs, starts } = open();
-  const send = async (permit: Permit) => {
+  const send = async (permit: Place) => {
     clock.advance(2_000);
     return sendAs('never')(permit);
   };
@@ -214,7 +214,7 @@ test('pace: a turn that is aborted while its claim is being written makes no cal
 
 test('pace: an exception of a call is rethrown, and the pace counts from its end', async () => {
   const { clock, pace, starts, turn } = open();
-  const send = async (permit: Permit) => {
+  const send = async (permit: Place) => {
     permit.beforeWrite();
     clock.advance(300);
     throw new RangeError('broken');

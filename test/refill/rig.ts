@@ -7,8 +7,8 @@ import type { DrawSourceOptions, Extractor, RefillPool } from '../../src/refill/
 import { Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
+import type { SupplyConnection } from '../../src/service/client.ts';
 import type { DrawCall, ExtractCall, ServiceAddress } from '../../src/service/request.ts';
-import type { SupplyConnection } from '../../src/service/supply.ts';
 import type { WriteGate } from '../../src/service/transport.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { HOUR_MS, MINUTE_MS } from '../../src/core/duration.ts';
 import { NoriaError } from '../../src/core/faults.ts';
-import { SOURCE_MOVES } from '../../src/refill/phase.ts';
+import { SOURCE_MOVES } from '../../src/refill/reaction.ts';
 import { SOURCE_STATES, type SourceState } from '../../src/refill/status.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';

@@ -1,5 +1,5 @@
 /** Takes one turn of a pace, as a source does: waits, opens the connection, claims the call and sends it. */
-import type { Pace, Permit } from '../../src/refill/pace.ts';
+import type { Pace, Place } from '../../src/refill/pace.ts';
 import type { PaceRule, Settlement } from '../../src/refill/pace-rule.ts';
 
 export interface TestTurn<T> {
@@ -12,7 +12,7 @@ export interface TestTurn<T> {
 }
 
 interface TestCall<T> {
-  send(permit: Permit): Promise<{ readonly result: T; readonly settlement: Settlement }>;
+  send(permit: Place): Promise<{ readonly result: T; readonly settlement: Settlement }>;
   close(): void;
 }
 
@@ -32,7 +32,7 @@ export async function take<T>(pace: Pace, turn: TestTurn<T>, signal: AbortSignal
       const call = await turn.open();
       if (call === undefined) return undefined;
       try {
-        const send = async (permit: Permit) => (signal.aborted ? NOT_SENT : call.send(permit));
+        const send = async (permit: Place) => (signal.aborted ? NOT_SENT : call.send(permit));
         const sent = await place.send(send, ({ settlement }) => settlement);
         if (sent !== undefined) return sent.result.result;
       } finally {

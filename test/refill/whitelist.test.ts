@@ -2,9 +2,11 @@ import { expect, test } from 'vitest';
 import { MINUTE_MS } from '../../src/core/duration.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import type { UrlAccess, WhitelistOptions } from '../../src/refill/options.ts';
+import type { DrawSourceOptions, UrlAccess } from '../../src/refill/options.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { openRig, pass, type Rig, sourceOptions } from './rig.ts';
+
+type WhitelistRules = NonNullable<DrawSourceOptions['whitelist']>;
 
 const INTERVAL_MS = 10_000;
 /** Two intervals, with their slack and one call. */
@@ -22,7 +24,7 @@ interface Vendor {
 
 /** A service that draws only for the address that was bound last, and names the address that it refuses. */
 function openVendor(
-  whitelist: Partial<WhitelistOptions> = {},
+  whitelist: Partial<WhitelistRules> = {},
   { names = true }: { readonly names?: boolean } = {},
 ): Vendor {
   const clock = new ManualClock();
@@ -45,7 +47,7 @@ function openVendor(
       },
     }),
   };
-  const options: WhitelistOptions = {
+  const options: WhitelistRules = {
     url: new Secret('https://vendor.test/bind?ip={ip}'),
     everyMs: 10 * MINUTE_MS,
     myIp: undefined,

@@ -200,8 +200,8 @@ const ROWS: readonly Row[] = [
   [
     'pace: an old claim may still be sent',
     'src/refill/pace.ts',
-    "    if (this.state === 'unused' && ageMs < PERMIT_VALID_MS) {",
-    "    if (this.state === 'unused') {",
+    "    if (this.permit === 'unused' && ageMs < PERMIT_VALID_MS) {",
+    "    if (this.permit === 'unused') {",
     'test/refill/pace.test.ts',
   ],
   [

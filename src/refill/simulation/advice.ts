@@ -2,9 +2,8 @@
 import { DAY_MS } from '../../core/duration.ts';
 import { formatCount } from '../../core/words.ts';
 import { OPERATIONS } from '../../service/operations.ts';
-import type { SimulationOptions } from './options.ts';
 import { money } from './report.ts';
-import { simulate } from './simulate.ts';
+import { type SimulationOptions, simulate } from './simulate.ts';
 
 /** Settings, and what they cost and yield with the load. */
 interface Choice {

@@ -8,8 +8,25 @@ import type { EventBus } from '../../core/events.ts';
 import type { Random } from '../../core/random.ts';
 import { isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../../pool/lease.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
-import { type Range, randomIn, type SimulatedLoad } from './options.ts';
-import type { SimulatedService } from './service.ts';
+import { type Range, randomIn, type SimulatedService } from './service.ts';
+
+export interface SimulatedLoad {
+  /** The average number of client requests per minute in each of the 24 hours of the service's day. */
+  readonly ratesByHour: readonly number[];
+  /** The ms after the start at which requests come, instead of `ratesByHour`. They come again after each `everyMs`. */
+  readonly log?: { readonly moments: readonly number[]; readonly everyMs: number } | undefined;
+  /** The number of sessions at a time that share the requests, and how long each keeps its name, in ms. */
+  readonly sessions?: { readonly count: number; readonly lengthMs: number };
+  /** The site bans an exit for ten minutes after this number of pages in a minute. */
+  readonly pagesPerExit?: number;
+  /** The average duration of a tunnel in ms. */
+  readonly tunnelMs: number;
+}
+
+/** The rates of a day with requests in these hours only. */
+export function rateInHours(perMinute: number, [from, to]: Range = [0, 24]): number[] {
+  return Array.from({ length: 24 }, (_, hour) => (from <= hour && hour < to ? perMinute : 0));
+}
 
 interface SimulatedClientsOptions {
   readonly clock: Clock;

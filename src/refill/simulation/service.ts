@@ -4,13 +4,23 @@ import { MINUTE_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Random } from '../../core/random.ts';
 import type { DrawAnswer } from '../../service/answer.ts';
+import type { SupplyConnection } from '../../service/client.ts';
 import { SUCCESS } from '../../service/codes.ts';
 import type { DrawnEntry } from '../../service/fields.ts';
 import type { DrawCall, ServiceAddress } from '../../service/request.ts';
-import type { SupplyConnection } from '../../service/supply.ts';
 import type { WriteGate } from '../../service/transport.ts';
 import type { Extractor } from '../options.ts';
-import { type Range, randomIn, type SimulatedVendor } from './options.ts';
+
+export type Range = readonly [from: number, to: number];
+
+/** The shares of members that never work, that accept a tunnel only after two seconds, and that die after a third of their life. */
+export interface SimulatedVendor {
+  readonly dead: number;
+  readonly slow: number;
+  readonly early: number;
+  /** The lifetimes of members in ms. Default: those of the product. */
+  readonly lifetimeMs?: Range;
+}
 
 const SLOW_MS = 2_000;
 /** A member that dies early lives for this share of its promised life. */
@@ -162,4 +172,8 @@ export function typicalLifetimeMs({ product, params }: Pick<DrawCall, 'product' 
     case 'free':
       return [Math.max(1, timespan) * MINUTE_MS, 10 * MINUTE_MS];
   }
+}
+
+export function randomIn([from, to]: Range, random: Random): number {
+  return from + (to - from) * random();
 }

@@ -8,18 +8,34 @@ import { type Random, seededRandom } from '../../core/random.ts';
 import { addDemand } from '../../pool/demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../../pool/drawn-member.ts';
 import { exitOf } from '../../pool/lease.ts';
+import type { PoolSettings } from '../../pool/options.ts';
 import { Pool } from '../../pool/pool.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
 import type { DrawCall } from '../../service/request.ts';
 import { createTimekeeper } from '../../state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../state/pace-file.ts';
-import type { RefillPool } from '../options.ts';
+import type { RefillPool, RefillSettings } from '../options.ts';
 import { Refiller } from '../refiller.ts';
-import { SimulatedClients } from './clients.ts';
-import type { Range, SimulationOptions } from './options.ts';
+import { SimulatedClients, type SimulatedLoad } from './clients.ts';
 import { type SimulationReport, summarize } from './report.ts';
-import { SimulatedService, typicalLifetimeMs } from './service.ts';
+import { type Range, SimulatedService, type SimulatedVendor, typicalLifetimeMs } from './service.ts';
 import { VirtualClock } from './virtual-clock.ts';
+
+export interface SimulationOptions {
+  readonly refill: RefillSettings;
+  readonly pool: PoolSettings;
+  readonly waitForMemberMs: number;
+  readonly days: number;
+  /** The same seed gives the same result. */
+  readonly seed: number;
+  readonly load: SimulatedLoad;
+  /** What the service's members are like. Default: all work until their promised end. */
+  readonly vendor?: SimulatedVendor;
+  /** Norias that share one pool. Default 1. */
+  readonly replicas?: number;
+  /** The price of one drawn IP by the name of the source. */
+  readonly prices?: ReadonlyMap<string, number>;
+}
 
 /** A midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;

@@ -6,7 +6,7 @@ import type { StoreAddress } from '../../../src/fleet/redis/connection.ts';
 import { lostStore } from '../../../src/fleet/redis/connection.ts';
 import { RedisPaceStore } from '../../../src/fleet/redis/pace-store.ts';
 import { FleetStore } from '../../../src/fleet/redis/store.ts';
-import { Pace, type Permit } from '../../../src/refill/pace.ts';
+import { Pace, type Place } from '../../../src/refill/pace.ts';
 import { PACE_UNCHANGED } from '../../../src/refill/pace-rule.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
 import { take } from '../../refill/take.ts';
@@ -151,13 +151,13 @@ export class SimulatedNoria {
 
   async #open() {
     await pause(this.clock, this.#options.random() * MOST_OPEN_MS);
-    return { send: (permit: Permit) => this.#send(permit), close() {} };
+    return { send: (permit: Place) => this.#send(permit), close() {} };
   }
 
-  async #send(permit: Permit) {
+  async #send(permit: Place) {
     const { random, clock: world, onArrival, defect } = this.#options;
     await this.#reach('claim');
-    if (defect === 'use-by') permit.state = 'used';
+    if (defect === 'use-by') permit.permit = 'used';
     else permit.beforeWrite();
     const travelMs = random() * MOST_TRAVEL_MS;
     world.after(travelMs, onArrival);

@@ -1,5 +1,5 @@
 /** One source and steady clients for a day, without failures. */
-import { rateInHours } from '../../../src/refill/simulation/options.ts';
+import { rateInHours } from '../../../src/refill/simulation/clients.ts';
 import { CITY, poolSettings } from '../../support/pool-settings.ts';
 import { sourceOptions } from '../rig.ts';
 import type { TrialOptions, World } from './world.ts';

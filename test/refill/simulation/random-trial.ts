@@ -5,7 +5,7 @@ import { type Random, randomBelow, seededRandom, shuffled } from '../../../src/c
 import { Secret } from '../../../src/core/secret.ts';
 import { STRATEGIES } from '../../../src/pool/options.ts';
 import type { DrawSourceOptions } from '../../../src/refill/options.ts';
-import { rateInHours } from '../../../src/refill/simulation/options.ts';
+import { rateInHours } from '../../../src/refill/simulation/clients.ts';
 import { OPERATIONS, PRODUCTS } from '../../../src/service/operations.ts';
 import type { TrialOptions, Trouble, TroubleKind } from './world.ts';
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { advise, formatAdvice } from '../../../src/refill/simulation/advice.ts';
-import type { SimulationOptions } from '../../../src/refill/simulation/options.ts';
-import { rateInHours } from '../../../src/refill/simulation/options.ts';
+import { rateInHours } from '../../../src/refill/simulation/clients.ts';
 import { formatReport } from '../../../src/refill/simulation/report.ts';
+import type { SimulationOptions } from '../../../src/refill/simulation/simulate.ts';
 import { simulate } from '../../../src/refill/simulation/simulate.ts';
 import { calmTrial } from './calm-trial.ts';
 

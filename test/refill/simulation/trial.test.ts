@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { HOUR_MS } from '../../../src/core/duration.ts';
-import { rateInHours } from '../../../src/refill/simulation/options.ts';
+import { rateInHours } from '../../../src/refill/simulation/clients.ts';
 import { calmTrial } from './calm-trial.ts';
 import { randomTrial } from './random-trial.ts';
 import { runTrial } from './trial.ts';

@@ -15,7 +15,7 @@ import { Pace, paceKey } from '../../../src/refill/pace.ts';
 import { PERMIT_VALID_MS } from '../../../src/refill/pace-rule.ts';
 import { Refiller } from '../../../src/refill/refiller.ts';
 import { SimulatedClients } from '../../../src/refill/simulation/clients.ts';
-import { randomIn } from '../../../src/refill/simulation/options.ts';
+import { randomIn } from '../../../src/refill/simulation/service.ts';
 import { SIMULATION_START_AT } from '../../../src/refill/simulation/simulate.ts';
 import { VirtualClock } from '../../../src/refill/simulation/virtual-clock.ts';
 import type { WriteGate } from '../../../src/service/transport.ts';

@@ -1,6 +1,6 @@
 /** What goes wrong in a trial. */
-import type { Range, SimulationOptions } from '../../../src/refill/simulation/options.ts';
-import type { SimulatedServiceOptions } from '../../../src/refill/simulation/service.ts';
+import type { Range, SimulatedServiceOptions } from '../../../src/refill/simulation/service.ts';
+import type { SimulationOptions } from '../../../src/refill/simulation/simulate.ts';
 
 export interface TrialOptions extends SimulationOptions {
   readonly world?: Partial<World>;
