@@ -9,7 +9,7 @@ import { isLoopbackAddress } from '../core/networks.ts';
 import { readVersion } from '../core/version.ts';
 import type { SourceCommand } from '../fleet/schemas.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { DataPlane } from '../plane/data-plane.ts';
+import type { DataPlane } from '../plane/local-plane.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { Fleet } from './fleet.ts';

@@ -13,7 +13,7 @@ import { openFrontTunnel } from '../dialer/front-proxy.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
 import type { FleetInstance } from '../fleet/redis/seal.ts';
 import type { SourceKeys } from '../fleet/source-keys.ts';
-import type { PlaneContext } from '../plane/data-plane.ts';
+import type { PlaneContext } from '../plane/local-plane.ts';
 import type { PoolSettings } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
 import type { RefillSettings } from '../refill/options.ts';

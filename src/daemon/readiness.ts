@@ -9,7 +9,7 @@ import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
-import type { DataPlane } from '../plane/data-plane.ts';
+import type { DataPlane } from '../plane/local-plane.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';

@@ -35,15 +35,13 @@ type Value = string | number | boolean | object | undefined;
 
 type Column = { readonly same: Value } | { readonly each: readonly Value[] };
 
-interface EventGroup {
-  readonly name: ForwardedEventName;
-  readonly keys: readonly string[];
-  readonly columns: readonly Column[];
-}
-
 export interface EventColumns {
   readonly kind: 'events';
-  readonly groups: readonly EventGroup[];
+  readonly groups: readonly {
+    readonly name: ForwardedEventName;
+    readonly keys: readonly string[];
+    readonly columns: readonly Column[];
+  }[];
   /** For each event, in order: the index in `groups` of the group that contains the event. */
   readonly order: readonly number[];
 }

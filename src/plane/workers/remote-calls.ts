@@ -12,8 +12,14 @@ import type { FactFollower, SharedPool } from '../../fleet/shared-pool.ts';
 import type { WrongAttempt } from '../../listener/access.ts';
 import type { SourceForecast } from '../../pool/lease.ts';
 import type { ClientName, ClientUse } from '../../pool/leases.ts';
-import type { DataPlane, ListenerSettings, PlaneContext, PlaneSettings } from '../data-plane.ts';
-import type { LocalPlane, LocalPlaneOptions } from '../local-plane.ts';
+import type {
+  DataPlane,
+  ListenerSettings,
+  LocalPlane,
+  LocalPlaneOptions,
+  PlaneContext,
+  PlaneSettings,
+} from '../local-plane.ts';
 import type { PermitReply, PermitRequest } from './connection-permits.ts';
 import type { EventColumns } from './event-columns.ts';
 import { decodeFromIpc, encodeForIpc, type IpcEncoded } from './ipc-encoding.ts';

@@ -41,17 +41,6 @@ const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
  */
 const MAX_STARTS = 3;
 
-export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Promise<WorkerSupervisor> {
-  const supervisor = new WorkerSupervisor(options);
-  try {
-    await supervisor.open();
-  } catch (error) {
-    await supervisor.close();
-    throw error;
-  }
-  return supervisor;
-}
-
 export class WorkerSupervisor {
   readonly #options: WorkerSupervisorOptions;
   readonly #all = new Set<WorkerProcess>();

@@ -12,8 +12,12 @@ import {
   overlap,
 } from '../../core/listen-address.ts';
 import { bind } from '../../listener/listener.ts';
-import type { ListenerSettings, ListenerStatus } from '../data-plane.ts';
-import { bindAddress, isSameButCertificate } from '../local-plane.ts';
+import {
+  bindAddress,
+  isSameButCertificate,
+  type ListenerSettings,
+  type ListenerStatus,
+} from '../local-plane.ts';
 import { ConnectionPermitPool, type PermitReply, type PermitRequest } from './connection-permits.ts';
 import type { PrimaryCalls, RemoteCalls, UpdateOutcome, WorkerCalls } from './remote-calls.ts';
 import type { WorkerProcess } from './worker-process.ts';

@@ -21,15 +21,14 @@ import type {
   DataPlane,
   ListenerSettings,
   ListenerStatus,
+  LocalPlaneOptions,
   PlaneContext,
   PlaneSettings,
-} from '../data-plane.ts';
-import type { LocalPlaneOptions } from '../local-plane.ts';
+} from '../local-plane.ts';
 import type { ForwardedEvent, ForwardedEventName } from './event-columns.ts';
-import { NetworkVerdict } from './network-verdict.ts';
 import { followerIn, HOW_TO_SHARE, type WorkerCalls } from './remote-calls.ts';
 import { RemoteForecasts } from './remote-forecasts.ts';
-import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
+import { WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
 import { type WorkerExit, type WorkerProcess, withoutSecrets } from './worker-process.ts';
 
@@ -80,14 +79,14 @@ class WorkersPlane implements DataPlane {
   readonly #forecasts: RemoteForecasts;
   readonly #subscriptions: readonly Disposable[];
   #forecastTimer: Disposable | undefined;
-  #supervisor: WorkerSupervisor | undefined;
+  readonly #supervisor: WorkerSupervisor;
   #settings: PlaneSettings;
   #context: PlaneContext;
   /** Settles when the last queued task has ended: an update of the listeners, or the preparation of a new worker. */
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {
-    const { clock, dialer, poolSettings, context, fleet } = options;
+    const { clock, bus, dialer, poolSettings, context, fleet, onNetwork } = options;
     this.#options = options;
     this.#settings = { dialer, pool: poolSettings };
     this.#context = context;
@@ -99,8 +98,29 @@ class WorkersPlane implements DataPlane {
       () => this.#ready,
       (worker, listener, reply) => this.#callsOf(worker)?.call('receivePermits', listener, reply),
     );
-    this.#verdict = this.#createVerdict();
+    this.#verdict = new NetworkVerdict(
+      clock,
+      () => this.#settings.dialer.attemptTimeoutMs,
+      (process) => {
+        if (process === PRIMARY) this.dialer.answeredElsewhere();
+        else this.#callsOf(process)?.call('answeredElsewhere');
+      },
+      (down) => {
+        onNetwork(down);
+        bus.emit('network.judged', { down });
+      },
+    );
     this.dialer = this.#createDialer();
+    this.#supervisor = new WorkerSupervisor({
+      clock,
+      wanted: options.workers,
+      entry: fileURLToPath(new URL(`./worker${extname(import.meta.url)}`, import.meta.url)),
+      onEvent: ({ number }, event) => this.#forward(number, event),
+      prepare: (worker) => this.#inTurn(() => this.#prepare(worker)),
+      onLost: (worker, exit, restartMs) => this.#onLost(worker, exit, restartMs),
+      onExit: (worker) => this.#onExit(worker),
+      onFailed: options.onFailed,
+    });
     this.#subscriptions = this.#subscribe();
   }
 
@@ -113,19 +133,9 @@ class WorkersPlane implements DataPlane {
   }
 
   async open(): Promise<void> {
-    const { clock, workers: wanted, onFailed } = this.#options;
     await this.#replica.open();
     this.#watchForecasts();
-    this.#supervisor = await openWorkerSupervisor({
-      clock,
-      wanted,
-      entry: fileURLToPath(new URL(`./worker${extname(import.meta.url)}`, import.meta.url)),
-      onEvent: ({ number }, event) => this.#forward(number, event),
-      prepare: (worker) => this.#inTurn(() => this.#prepare(worker)),
-      onLost: (worker, exit, restartMs) => this.#onLost(worker, exit, restartMs),
-      onExit: (worker) => this.#onExit(worker),
-      onFailed,
-    });
+    await this.#supervisor.open();
     for (const worker of this.#ready) if (!this.#open.has(worker.number)) this.#openWorker(worker);
   }
 
@@ -158,7 +168,7 @@ class WorkersPlane implements DataPlane {
   }
 
   async drain(): Promise<void> {
-    this.#supervisor?.stopReplacing();
+    this.#supervisor.stopReplacing();
     await Promise.all(this.#ready.map(({ calls }) => calls.ask('drain')));
   }
 
@@ -166,7 +176,7 @@ class WorkersPlane implements DataPlane {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     this.#forecastTimer?.[Symbol.dispose]();
     this.#listeners.close();
-    await this.#supervisor?.close();
+    await this.#supervisor.close();
     await this.#replica.close();
     await this.dialer.close();
   }
@@ -181,22 +191,6 @@ class WorkersPlane implements DataPlane {
       shared: this.#shared.connect('primary', { servesClients: false }),
       servesClients: false,
       ...HOW_TO_SHARE,
-    });
-  }
-
-  #createVerdict(): NetworkVerdict {
-    const { clock, bus, onNetwork } = this.#options;
-    return new NetworkVerdict({
-      clock,
-      answerValidMs: () => this.#settings.dialer.attemptTimeoutMs,
-      overrule: (process) => {
-        if (process === PRIMARY) this.dialer.answeredElsewhere();
-        else this.#callsOf(process)?.call('answeredElsewhere');
-      },
-      onChange: (down) => {
-        onNetwork(down);
-        bus.emit('network.judged', { down });
-      },
     });
   }
 
@@ -229,7 +223,7 @@ class WorkersPlane implements DataPlane {
   }
 
   get #ready(): readonly WorkerProcess[] {
-    return this.#supervisor?.ready ?? [];
+    return this.#supervisor.ready;
   }
 
   #inTurn<T>(act: () => Promise<T>): Promise<T> {
@@ -331,7 +325,7 @@ class WorkersPlane implements DataPlane {
     // No new worker can use the inherited socket: it closed with the last worker, and its descriptor number may now
     // refer to another file.
     const why = 'all workers have exited, and an inherited socket cannot be opened again';
-    this.#supervisor?.fail(new NoriaError('workers-failed', why));
+    this.#supervisor.fail(new NoriaError('workers-failed', why));
   }
 
   #onExit({ number }: WorkerProcess): void {
@@ -339,6 +333,62 @@ class WorkersPlane implements DataPlane {
     this.#open.delete(number);
     this.#listeners.workerExited(number);
     this.#verdict.remove(number);
+  }
+}
+
+/**
+ * Decides whether noria's own network is down. Several processes judge this, each from its own dials.
+ *
+ * If one process judges the network down, the verdict is `down`, unless another process got an answer recently. As soon
+ * as any process gets an answer, the verdict is `up` for all processes.
+ */
+export class NetworkVerdict {
+  readonly #clock: Clock;
+  readonly #answerValidMs: () => number;
+  readonly #overrule: (process: number) => void;
+  readonly #onChange: (down: boolean) => void;
+  readonly #saysDown = new Set<number>();
+  #answeredAt = Number.NEGATIVE_INFINITY;
+
+  /**
+   * @param answerValidMs - how long after an answer the verdict stays `up` even if a process judges the network down:
+   * about the duration of an attempt.
+   */
+  constructor(
+    clock: Clock,
+    answerValidMs: () => number,
+    overrule: (process: number) => void,
+    onChange: (down: boolean) => void,
+  ) {
+    this.#clock = clock;
+    this.#answerValidMs = answerValidMs;
+    this.#overrule = overrule;
+    this.#onChange = onChange;
+  }
+
+  answered(): void {
+    this.#answeredAt = this.#clock.monotonic();
+    if (this.#saysDown.size === 0) return;
+    for (const process of this.#saysDown) this.#overrule(process);
+    this.#saysDown.clear();
+    this.#onChange(false);
+  }
+
+  judged(process: number, down: boolean): void {
+    if (!down) {
+      this.remove(process);
+      return;
+    }
+    if (this.#clock.monotonic() - this.#answeredAt <= this.#answerValidMs()) {
+      this.#overrule(process);
+      return;
+    }
+    this.#saysDown.add(process);
+    if (this.#saysDown.size === 1) this.#onChange(true);
+  }
+
+  remove(process: number): void {
+    if (this.#saysDown.delete(process) && this.#saysDown.size === 0) this.#onChange(false);
   }
 }
 

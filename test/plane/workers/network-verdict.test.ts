@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { NetworkVerdict } from '../../../src/plane/workers/network-verdict.ts';
+import { NetworkVerdict } from '../../../src/plane/workers/workers-plane.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 
 const ANSWER_VALID_MS = 5_000;
@@ -7,12 +7,12 @@ const ANSWER_VALID_MS = 5_000;
 function openVerdict() {
   const clock = new ManualClock();
   const changes: string[] = [];
-  const verdict = new NetworkVerdict({
+  const verdict = new NetworkVerdict(
     clock,
-    answerValidMs: () => ANSWER_VALID_MS,
-    overrule: (process) => changes.push(`${process} is overruled`),
-    onChange: (down) => changes.push(down ? 'down' : 'up'),
-  });
+    () => ANSWER_VALID_MS,
+    (process) => changes.push(`${process} is overruled`),
+    (down) => changes.push(down ? 'down' : 'up'),
+  );
   return { clock, changes, verdict };
 }
 

@@ -8,7 +8,7 @@ import { systemClock } from '../../../src/core/clock.ts';
 import type { NoriaError } from '../../../src/core/faults.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import type { FromWorker } from '../../../src/plane/workers/remote-calls.ts';
-import { openWorkerSupervisor, type WorkerSupervisorOptions } from '../../../src/plane/workers/supervisor.ts';
+import { WorkerSupervisor, type WorkerSupervisorOptions } from '../../../src/plane/workers/supervisor.ts';
 import {
   type WorkerExit,
   type WorkerProcess,
@@ -23,7 +23,7 @@ const here = (file: string) => join(process.cwd(), 'test/plane/workers', file);
 async function open(entry: string, more: Partial<WorkerSupervisorOptions> = {}) {
   const lost: (WorkerExit & { readonly restartMs: number })[] = [];
   const failed: NoriaError[] = [];
-  const supervisor = await openWorkerSupervisor({
+  const supervisor = new WorkerSupervisor({
     clock: systemClock,
     entry: here(entry),
     wanted: 2,
@@ -35,6 +35,7 @@ async function open(entry: string, more: Partial<WorkerSupervisorOptions> = {}) 
     ...more,
   });
   onTestFinished(() => supervisor.close());
+  await supervisor.open();
   return { supervisor, lost, failed };
 }
 

@@ -13,7 +13,7 @@ import {
   type UpdateOutcome,
   type WorkerCalls,
 } from '../../../src/plane/workers/remote-calls.ts';
-import { openWorkerSupervisor } from '../../../src/plane/workers/supervisor.ts';
+import { WorkerSupervisor } from '../../../src/plane/workers/supervisor.ts';
 import { type ListeningWorker, WorkerListeners } from '../../../src/plane/workers/worker-listeners.ts';
 import { EMPTY_STATE } from '../../fleet/shared-pool-contract.ts';
 import { freePort } from '../../support/free-port.ts';
@@ -151,7 +151,7 @@ test('worker: reports that it holds a socket that could not be bound', async () 
   const program = createServer().listen(0, '127.0.0.1');
   onTestFinished(() => void program.close());
   await once(program, 'listening');
-  const supervisor = await openWorkerSupervisor({
+  const supervisor = new WorkerSupervisor({
     clock: systemClock,
     entry: join(process.cwd(), 'src/plane/workers/worker.ts'),
     wanted: 1,
@@ -162,6 +162,7 @@ test('worker: reports that it holds a socket that could not be bound', async () 
     onFailed: () => {},
   });
   onTestFinished(() => supervisor.close());
+  await supervisor.open();
   const [worker] = supervisor.ready;
   if (worker === undefined) throw new TypeError('there is one');
   const config = testConfig({ sources: [SOURCE] });
