@@ -11,7 +11,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { SocksClient } from 'socks';
-import { Socks5Handshake } from '../src/dialer/socks-handshake.ts';
+import { Socks5Handshake } from '../src/dialer/handshake.ts';
 
 const TUNNELS = Number(process.argv[2] ?? 3_000);
 const AT_A_TIME = 32;

@@ -65,8 +65,8 @@ export class Deadlines {
     deadline.dueTick = this.#dueTick(deadline.ms, this.#clock.monotonic());
   }
 
-  clear(deadline: Deadline): void {
-    if (Number.isNaN(deadline.dueTick)) return;
+  clear(deadline: Deadline | undefined): void {
+    if (deadline === undefined || Number.isNaN(deadline.dueTick)) return;
     this.#forget(deadline);
     if (this.#size === 0) this.#disarm();
   }

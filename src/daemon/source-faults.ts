@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
-import type { SourceFault } from '../dialer/credentials.ts';
+import type { SourceFault } from '../dialer/source-memory.ts';
 import type { Pool } from '../pool/pool.ts';
 
 const RETRY_MS = 60_000;

@@ -4,45 +4,22 @@
  * pipelined handshake. It reports exactly once, or not at all after `cancel`.
  */
 import type { Socket } from 'node:net';
-import type { Clock } from '../core/clock.ts';
-import type { Deadline, Deadlines } from '../core/deadlines.ts';
+import type { Deadline } from '../core/deadlines.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { HostPort } from '../core/host-port.ts';
-import type { MemberProtocol } from '../core/protocol.ts';
 import type { Lease } from '../pool/lease.ts';
-import { ConnectHandshake } from './connect-handshake.ts';
 import type { DialRequest, ForwardMode } from './contract.ts';
-import type { PreparedLogin } from './credentials.ts';
 import { type FrontFailure, faultOfFrontFailure, frontFailureOf } from './front-proxy.ts';
-import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import {
-  ANSWER_CODES,
-  closeCode,
-  LOCAL_CODES,
-  type OpenSocket,
-  readyEvent,
-  TCP_KEEP_ALIVE_MS,
-} from './member-socket.ts';
+  type Handshake,
+  type HandshakeFailure,
+  memberHandshake,
+  NO_BYTES,
+  socks4CanReach,
+} from './handshake.ts';
+import { ANSWER_CODES, closeCode, LOCAL_CODES, readyEvent, TCP_KEEP_ALIVE_MS } from './member-socket.ts';
 import type { HandshakeMode } from './pipelining.ts';
-import { Socks4Handshake, Socks5Handshake, socks4CanReach } from './socks-handshake.ts';
-import type { SourceMemory } from './source-memory.ts';
-import type { WarmConnection } from './warm-connections.ts';
-
-export interface AttemptParts {
-  readonly clock: Clock;
-  readonly deadlines: Deadlines;
-  readonly openSocket: OpenSocket;
-  memoryOf(source: string): SourceMemory;
-}
-
-interface AttemptTask {
-  readonly lease: Lease;
-  readonly request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
-  readonly hedge: boolean;
-  /** Of connection and handshake together, and of a second connection to the same member. */
-  readonly timeoutMs: number;
-  readonly warm?: WarmConnection | undefined;
-}
+import type { PreparedLogin, SourceMemory } from './source-memory.ts';
+import type { WarmConnection, WarmParts } from './warm-connections.ts';
 
 export interface RawConnection {
   readonly kind: 'accepted';
@@ -88,8 +65,11 @@ export class Attempt {
   readonly startedAt: number;
   /** What a connection that noria opened before the attempt saves. */
   readonly savedMs: number;
-  readonly #parts: AttemptParts;
-  readonly #task: AttemptTask;
+  readonly #parts: Omit<WarmParts, 'pool'>;
+  readonly #request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
+  /** Of connection and handshake together, and of a second connection to the same member. */
+  readonly #timeoutMs: number;
+  readonly #warm: WarmConnection | undefined;
   readonly #mayUseAbsolute: boolean;
   readonly #report: (attempt: Attempt, result: RawConnection | AttemptFailure) => void;
   phase: AttemptPhase = 'connect';
@@ -109,8 +89,14 @@ export class Attempt {
   #maxPlainMs: number | undefined;
 
   constructor(
-    parts: AttemptParts,
-    task: AttemptTask,
+    parts: Omit<WarmParts, 'pool'>,
+    task: {
+      readonly lease: Lease;
+      readonly request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
+      readonly hedge: boolean;
+      readonly timeoutMs: number;
+      readonly warm?: WarmConnection | undefined;
+    },
     report: (attempt: Attempt, result: RawConnection | AttemptFailure) => void,
   ) {
     this.lease = task.lease;
@@ -118,7 +104,9 @@ export class Attempt {
     this.savedMs = task.warm?.savedMs ?? 0;
     this.memory = parts.memoryOf(task.lease.source);
     this.#parts = parts;
-    this.#task = task;
+    this.#request = task.request;
+    this.#timeoutMs = task.timeoutMs;
+    this.#warm = task.warm;
     this.#report = report;
     const { use, connectOnly } = task.request;
     const { protocol } = task.lease;
@@ -131,13 +119,14 @@ export class Attempt {
   }
 
   start(): void {
-    const { warm, request } = this.#task;
-    if (this.lease.protocol === 'socks4' && !socks4CanReach(request.target)) {
+    const warm = this.#warm;
+    const { target } = this.#request;
+    if (this.lease.protocol === 'socks4' && !socks4CanReach(target)) {
       this.#fail('member-incapable', 'SOCKS4 has no IPv6 addresses');
       return;
     }
     const { credentials, forwardMode } = this.memory;
-    const mode = this.#mayUseAbsolute ? forwardMode.first(request.target.text) : 'direct';
+    const mode = this.#mayUseAbsolute ? forwardMode.first(target.text) : 'direct';
     if (warm === undefined) this.#connect(credentials.firstFor(this.lease.login), mode, this.startedAt);
     else this.#continue(warm, mode);
   }
@@ -151,7 +140,7 @@ export class Attempt {
   #connect(login: PreparedLogin | undefined, forwardMode: ForwardMode, now: number): void {
     this.#begin(login, forwardMode);
     this.#connectStartedAt = now;
-    const { use, marks } = this.#task.request;
+    const { use, marks } = this.#request;
     this.#listen(this.#parts.openSocket(this.lease, use, marks));
     this.#setDeadline(now);
   }
@@ -160,7 +149,7 @@ export class Attempt {
     this.#begin(login, forwardMode);
     this.#listen(socket);
     this.#tcpConnected = !socket.connecting;
-    const { use, target } = this.#task.request;
+    const { use, target } = this.#request;
     if (use === 'forward') socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#setDeadline(this.startedAt);
     if (!isConnected) return;
@@ -170,7 +159,7 @@ export class Attempt {
     } else {
       this.#mode = 'plain';
       this.#handshake = handshake;
-      this.#request(handshake.request(target), this.startedAt);
+      this.#send(handshake.request(target), this.startedAt);
     }
   }
 
@@ -188,7 +177,7 @@ export class Attempt {
     const { protocol, member } = this.lease;
     const isFree = protocol === 'socks5' && this.#maxPlainMs === undefined;
     this.#mode = isFree ? this.memory.pipelining.modeFor(member, login !== undefined) : 'plain';
-    this.#handshake = memberHandshake(protocol, this.#task.request.target, login, this.#mode !== 'plain');
+    this.#handshake = memberHandshake(protocol, this.#request.target, login, this.#mode !== 'plain');
   }
 
   #listen(socket: Socket): void {
@@ -200,7 +189,7 @@ export class Attempt {
   }
 
   #setDeadline(now: number): void {
-    const { timeoutMs } = this.#task;
+    const timeoutMs = this.#timeoutMs;
     let limitMs = timeoutMs - (now - this.startedAt);
     if (this.phase === 'connect') limitMs = Math.min(limitMs, timeoutMs * CONNECT_SHARE);
     else if (this.#mode === 'trial') limitMs = Math.min(limitMs, this.memory.pipelining.silenceMs);
@@ -213,7 +202,7 @@ export class Attempt {
       if (this.#failAtFront()) return;
       if (this.#tcpConnected) this.#fail('member-silent', 'TLS handshake timed out');
       else this.#fail('member-unreachable', 'connection timed out');
-    } else if (now - this.startedAt >= this.#task.timeoutMs) {
+    } else if (now - this.startedAt >= this.#timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
     } else if (this.#mode === 'trial') {
       // A pipelined handshake also times out if the target is slow. So pipelining was the cause only if the plain
@@ -234,17 +223,17 @@ export class Attempt {
     const now = this.#parts.clock.monotonic();
     if (startedAt !== undefined) this.memory.opening.opened(now - startedAt);
     if (this.#handshake === undefined) this.#accept(NO_BYTES);
-    else this.#request(this.#handshake.opening, now);
+    else this.#send(this.#handshake.opening, now);
   };
 
-  #request(message: string | Buffer | undefined, now: number): void {
+  #send(message: string | Buffer | undefined, now: number): void {
     const socket = this.#socket;
     if (socket === undefined) return;
     this.phase = 'answer';
     this.#tcpConnected = true;
     this.#sentAt = now;
     if (this.#mode === 'trial') {
-      this.#clearDeadline();
+      this.#parts.deadlines.clear(this.#deadline);
       this.#setDeadline(now);
     }
     socket.on('data', this.#onData);
@@ -263,7 +252,7 @@ export class Attempt {
         this.#socket?.write(step.bytes);
         return;
       case 'accepted':
-        if (this.#mayUseAbsolute) this.memory.forwardMode.connectAccepted(this.#task.request.target.port);
+        if (this.#mayUseAbsolute) this.memory.forwardMode.connectAccepted(this.#request.target.port);
         this.#accept(step.rest);
         return;
       case 'failed':
@@ -306,7 +295,7 @@ export class Attempt {
       }
       withheld = credentials.hasOthers(this.login);
     } else if (refusal.noConnect === true && this.#mayUseAbsolute) {
-      if (forwardMode.connectRefused(this.lease.member, this.#task.request.target.port)) {
+      if (forwardMode.connectRefused(this.lease.member, this.#request.target.port)) {
         this.#connectStatus = refusal.status;
         this.#reconnect(this.login, 'absolute');
         return;
@@ -333,7 +322,7 @@ export class Attempt {
   }
 
   #reconnect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
-    this.#clearDeadline();
+    this.#parts.deadlines.clear(this.#deadline);
     this.#closeSocket();
     this.#connect(login, forwardMode, this.#parts.clock.monotonic());
   }
@@ -386,12 +375,7 @@ export class Attempt {
 
   #end(): void {
     this.phase = 'done';
-    this.#clearDeadline();
-  }
-
-  #clearDeadline(): void {
-    if (this.#deadline !== undefined) this.#parts.deadlines.clear(this.#deadline);
-    this.#deadline = undefined;
+    this.#parts.deadlines.clear(this.#deadline);
   }
 
   #closeSocket(): void {
@@ -409,22 +393,5 @@ export class Attempt {
     const { protocol } = this.lease;
     socket.off(readyEvent(protocol), this.#onReady);
     if (protocol === 'https') socket.off('connect', this.#onTcpConnected);
-  }
-}
-
-export function memberHandshake(
-  protocol: MemberProtocol,
-  target: HostPort,
-  login: PreparedLogin | undefined,
-  isPipelined = false,
-): Handshake {
-  switch (protocol) {
-    case 'http':
-    case 'https':
-      return new ConnectHandshake(target, login?.authorization);
-    case 'socks5':
-      return new Socks5Handshake(target, login, isPipelined);
-    case 'socks4':
-      return new Socks4Handshake(target, login);
   }
 }

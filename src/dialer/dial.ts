@@ -18,7 +18,7 @@ import type { DialFailure, Dialing, DialRequest, DialResult } from './contract.t
 import { describeFrontFailure, helpsAnotherMember } from './front-proxy.ts';
 import { NO_BYTES } from './handshake.ts';
 import {
-  type DialSettings,
+  type DialerSettings,
   FAST_FAILURE_MS,
   hedgeDelayMs,
   MAX_ATTEMPTS,
@@ -26,8 +26,7 @@ import {
   SECOND_REPORT_WAIT_MS,
 } from './limits.ts';
 import { type DialParts, LeasedConnection } from './member-connections.ts';
-import { networkSign } from './network-watch.ts';
-import type { WarmConnection } from './warm-connections.ts';
+import { networkSign } from './reachability.ts';
 
 const NONE: readonly string[] = [];
 const FRONT_NAMES = { front: 'the front proxy', server: 'a member', key: 'dial.via' };
@@ -37,7 +36,7 @@ type DialEnded = NoriaEvents['dial.ended'];
 export class Dial implements Dialing, Listed {
   listIndex = -1;
   readonly #parts: DialParts;
-  readonly #settings: DialSettings;
+  readonly #settings: DialerSettings;
   readonly #request: DialRequest;
   readonly #onResult: (result: DialResult) => void;
   readonly #startedAt: number;
@@ -63,7 +62,7 @@ export class Dial implements Dialing, Listed {
 
   constructor(
     parts: DialParts,
-    settings: DialSettings,
+    settings: DialerSettings,
     request: DialRequest,
     onResult: (result: DialResult) => void,
   ) {
@@ -177,13 +176,18 @@ export class Dial implements Dialing, Listed {
     this.#tried = this.#tried.length === 0 ? [lease.member] : [...this.#tried, lease.member];
     this.#attempts += 1;
     this.#parts.clientBudgets.attempted();
-    if (this.#reuseIdle(lease, hedge)) return;
+    const { use, noReuse, target } = this.#request;
+    if (use === 'forward' && noReuse !== true && this.#reuseIdle(lease, hedge)) return;
+    // noria must not send a request with `noReuse` twice. A request in absolute form is lost if the member has already
+    // closed the warm connection. So noria opens a new connection for it.
+    const mustBeNew =
+      noReuse === true && this.#parts.memoryOf(lease.source).forwardMode.first(target.text) === 'absolute';
     const task = {
       lease,
       request: this.#request,
       hedge,
       timeoutMs: this.#settings.attemptTimeoutMs,
-      warm: this.#takeWarm(lease),
+      warm: mustBeNew ? undefined : this.#parts.warm.take(lease),
     };
     const attempt = new Attempt(this.#parts, task, this.#onAttemptEnd);
     this.#running.push(attempt);
@@ -193,20 +197,8 @@ export class Dial implements Dialing, Listed {
     if (isFirst) this.#parts.warm.used(this.#request.routing, lease);
   }
 
-  #takeWarm(lease: Lease): WarmConnection | undefined {
-    const { target, noReuse } = this.#request;
-    if (noReuse === true) {
-      const { forwardMode } = this.#parts.memoryOf(lease.source);
-      // noria must not send a request with `noReuse` twice. A request in absolute form is lost if the member has
-      // already closed the warm connection. So noria opens a new connection for it.
-      if (forwardMode.first(target.text) === 'absolute') return undefined;
-    }
-    return this.#parts.warm.take(lease);
-  }
-
   #reuseIdle(lease: Lease, hedge: boolean): boolean {
-    const { use, noReuse, target, owner = '' } = this.#request;
-    if (use === 'tunnel' || noReuse === true) return false;
+    const { target, owner = '' } = this.#request;
     const { clock, pool, idle: idleConnections, memoryOf } = this.#parts;
     const idle = idleConnections.take({
       member: lease.member,
@@ -225,13 +217,12 @@ export class Dial implements Dialing, Listed {
     return true;
   }
 
-  readonly #onAttemptEnd = (attempt: Attempt, result: RawConnection | AttemptFailure): void => {
+  readonly #onAttemptEnd = (attempt: Attempt, connection: RawConnection | AttemptFailure): void => {
     this.#remove(attempt);
-    if (result.kind === 'accepted') this.#onAccepted(attempt, result);
-    else this.#onFailed(attempt, result);
-  };
-
-  #onAccepted(attempt: Attempt, connection: RawConnection): void {
+    if (connection.kind === 'failed') {
+      this.#onFailed(attempt, connection);
+      return;
+    }
     const { lease, hedge } = attempt;
     const { member } = lease;
     const { at } = connection;
@@ -255,7 +246,7 @@ export class Dial implements Dialing, Listed {
       pool.report({ lease: lease.id, kind: 'closed', cut: false });
       this.#finishIfIdle();
     }
-  }
+  };
 
   #onFailed(attempt: Attempt, failure: AttemptFailure): void {
     const { network, reachability } = this.#parts;
@@ -297,15 +288,10 @@ export class Dial implements Dialing, Listed {
    * would start a hedge for every twentieth tunnel.
    */
   #armHedge({ lease, memory, startedAt }: Attempt): void {
-    this.#disarmHedge();
+    this.#parts.deadlines.clear(this.#hedgeDeadline);
     const delayMs = hedgeDelayMs(this.#settings, memory.latency.profile?.p95Ms, lease.doubtful);
     if (delayMs !== undefined)
       this.#hedgeDeadline = this.#parts.deadlines.set(delayMs, this.#onOverdue, startedAt);
-  }
-
-  #disarmHedge(): void {
-    if (this.#hedgeDeadline !== undefined) this.#parts.deadlines.clear(this.#hedgeDeadline);
-    this.#hedgeDeadline = undefined;
   }
 
   readonly #onOverdue = (): void => {
@@ -384,8 +370,8 @@ export class Dial implements Dialing, Listed {
   #end(phase: 'connected' | 'failed'): void {
     const { deadlines, pool } = this.#parts;
     this.#phase = phase;
-    if (this.#deadline !== undefined) deadlines.clear(this.#deadline);
-    this.#disarmHedge();
+    deadlines.clear(this.#deadline);
+    deadlines.clear(this.#hedgeDeadline);
     if (this.#waitingId !== undefined) {
       pool.cancel(this.#waitingId);
       this.#stopWaiting();

@@ -8,31 +8,23 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { Blame, EventBus } from '../core/events.ts';
-import type { FrontProxy, LoopGuard } from '../core/front-proxy.ts';
+import type { LoopGuard } from '../core/front-proxy.ts';
 import { LiveList } from '../core/live-list.ts';
 import { isSame } from '../core/secret.ts';
 import type { Lease, LeaseProvider } from '../pool/lease.ts';
 import { Attempt, type AttemptFailure, type RawConnection } from './attempt.ts';
 import { blameFor, targetCanCause } from './blame.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './contract.ts';
-import type { SourceFault } from './credentials.ts';
 import { Dial } from './dial.ts';
 import { type SiteBans, SiteEvidence } from './evidence.ts';
 import { frontProxyOf, frontSockets } from './front-proxy.ts';
-import { ClientBudgets, type DialSettings, HedgeBudget, OverdueAttempts } from './limits.ts';
+import { ClientBudgets, type DialerSettings, HedgeBudget, OverdueAttempts } from './limits.ts';
 import { type DialParts, IdleConnections } from './member-connections.ts';
 import { failedSocket, memberSockets, type OpenSocket } from './member-socket.ts';
-import { NetworkWatch, networkSign } from './network-watch.ts';
-import { Reachability } from './reachability.ts';
+import { NetworkWatch, networkSign, Reachability } from './reachability.ts';
+import type { SourceFault } from './source-memory.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
-import { WarmConnections, type WarmSetting } from './warm-connections.ts';
-
-export interface DialerSettings extends DialSettings {
-  readonly warm: WarmSetting;
-  readonly via?: FrontProxy | undefined;
-  /** Members of a source that is not listed get no credentials. */
-  readonly sources: ReadonlyMap<string, SourceSettings>;
-}
+import { WarmConnections } from './warm-connections.ts';
 
 export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;

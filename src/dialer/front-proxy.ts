@@ -13,10 +13,8 @@ import { type FrontProxy, formatMarks, type LoopGuard } from '../core/front-prox
 import { formatHostPort, type HostPort, hostPort } from '../core/host-port.ts';
 import { isOwnMember } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
-import { ConnectHandshake } from './connect-handshake.ts';
-import type { Handshake, HandshakeFailure } from './handshake.ts';
+import { ConnectHandshake, type Handshake, type HandshakeFailure, Socks5Handshake } from './handshake.ts';
 import { closeCode, LOCAL_CODES, type OpenSocket, secureSocket } from './member-socket.ts';
-import { Socks5Handshake } from './socks-handshake.ts';
 
 export interface FrontFailure {
   /**

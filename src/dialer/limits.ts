@@ -4,8 +4,11 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
+import type { FrontProxy } from '../core/front-proxy.ts';
+import type { SourceSettings } from './source-memory.ts';
+import type { WarmSetting } from './warm-connections.ts';
 
-export interface DialSettings {
+export interface DialerSettings {
   /** Attempts that fail within FAST_FAILURE_MS do not count. */
   readonly attempts: number;
   /** Includes the wait for a member. */
@@ -14,6 +17,10 @@ export interface DialSettings {
   readonly attemptTimeoutMs: number;
   /** `auto`: after a delay that noria learns from the source's successful attempts. A number: in ms. */
   readonly hedgeAfter: 'auto' | 'off' | number;
+  readonly warm: WarmSetting;
+  readonly via?: FrontProxy | undefined;
+  /** Members of a source that is not listed get no credentials. */
+  readonly sources: ReadonlyMap<string, SourceSettings>;
 }
 
 /** The client hardly notices so short a delay. */
@@ -99,7 +106,7 @@ export const MIN_HEDGE_DELAY_MS = 50;
  * @param doubtful - an unproven member gets half the usual time.
  */
 export function hedgeDelayMs(
-  { hedgeAfter, attemptTimeoutMs }: Pick<DialSettings, 'hedgeAfter' | 'attemptTimeoutMs'>,
+  { hedgeAfter, attemptTimeoutMs }: Pick<DialerSettings, 'hedgeAfter' | 'attemptTimeoutMs'>,
   p95Ms: number | undefined,
   doubtful: boolean,
 ): number | undefined {

@@ -8,7 +8,7 @@ import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import { exitOf, type Lease, type LeaseProvider } from '../pool/lease.ts';
-import type { AttemptParts, RawConnection } from './attempt.ts';
+import type { RawConnection } from './attempt.ts';
 import type {
   AbsoluteAnswer,
   ConnectionOutcome,
@@ -18,15 +18,13 @@ import type {
 } from './contract.ts';
 import type { SiteEvidence } from './evidence.ts';
 import type { ClientBudgets, HedgeBudget, OverdueAttempts } from './limits.ts';
-import type { NetworkWatch } from './network-watch.ts';
-import type { Reachability } from './reachability.ts';
+import type { NetworkWatch, Reachability } from './reachability.ts';
 import type { SourceMemory } from './source-memory.ts';
-import type { WarmConnections } from './warm-connections.ts';
+import type { WarmConnections, WarmParts } from './warm-connections.ts';
 
 /** What the dials of one dialer and their connections share. */
-export interface DialParts extends AttemptParts {
+export interface DialParts extends WarmParts {
   readonly bus: EventBus;
-  readonly pool: LeaseProvider;
   /** Grants the leases: the pool, or the fleet where several replicas have to agree on the member of a session. */
   readonly leases: Pick<LeaseProvider, 'acquire'>;
   readonly warm: WarmConnections;

@@ -8,15 +8,16 @@ import { AgedMap, BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { LeaseProvider, RoutingOptions, UpcomingMember } from '../pool/lease.ts';
-import { isSameLogin, type PreparedLogin } from './credentials.ts';
+import { Socks5Handshake } from './handshake.ts';
 import { type OpenSocket, readyEvent } from './member-socket.ts';
-import { Socks5Handshake } from './socks-handshake.ts';
 import type { OpeningTimes, SourceMemory } from './source-memory.ts';
+import { isSameLogin, type PreparedLogin } from './source-memory.ts';
 
 /** A number: the maximum for each source. */
 export type WarmSetting = 'auto' | 'off' | number;
 
-interface WarmParts {
+/** What opening connections to members takes. */
+export interface WarmParts {
   readonly clock: Clock;
   readonly deadlines: Deadlines;
   readonly openSocket: OpenSocket;

@@ -18,7 +18,8 @@ import {
   overlap,
 } from '../core/listen-address.ts';
 import { isSame, type Secret } from '../core/secret.ts';
-import { type DialerOptions, type DialerSettings, MemberDialer } from '../dialer/dialer.ts';
+import { type DialerOptions, MemberDialer } from '../dialer/dialer.ts';
+import type { DialerSettings } from '../dialer/limits.ts';
 import { Access, type AccessOptions, type WrongAttempt } from '../listener/access.ts';
 import {
   type ConnectionLimit,

@@ -1,12 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import {
-  ConnectHandshake,
-  MAX_RESPONSE_HEAD_BYTES,
-  readResponseHead,
-} from '../../src/dialer/connect-handshake.ts';
 import type { HandshakeStep } from '../../src/dialer/handshake.ts';
+import { ConnectHandshake, MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../../src/dialer/handshake.ts';
 import { feed, summary } from './feed.ts';
 import { targetOf } from './make-dialer.ts';
 

@@ -1,17 +1,19 @@
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { type SourceAccess, SourceCredentials, type SourceFault } from '../../src/dialer/credentials.ts';
+import { SourceCredentials, type SourceFault, type SourceSettings } from '../../src/dialer/source-memory.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
-const ACCESS: SourceAccess = {
+const ACCESS: SourceSettings = {
   auth: 'auto',
   instance: '202611210001',
   password: new Secret('12345678'),
   neverInstance: false,
+  forwardMode: 'direct',
+  handshake: 'plain',
 };
 
-function makeBook(access: Partial<SourceAccess> = {}) {
+function makeBook(access: Partial<SourceSettings> = {}) {
   const faults: SourceFault[] = [];
   const clock = new ManualClock();
   const onSourceFault = (fault: SourceFault) => faults.push(fault);
@@ -77,7 +79,7 @@ test('credentials: 407s to requests in absolute form have the same effect', () =
   expect(book.current?.username).toBe('202611210001');
 });
 
-test.each<[string, Partial<SourceAccess>, first: string | undefined]>([
+test.each<[string, Partial<SourceSettings>, first: string | undefined]>([
   ['none', { auth: 'none' }, undefined],
   ['instance', { auth: 'instance' }, '202611210001'],
   ['a login of its own', { auth: { username: 'me', password: new Secret('x') } }, 'me'],

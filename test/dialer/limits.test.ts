@@ -3,7 +3,7 @@ import {
   CLIENT_ATTEMPTS_PER_SECOND,
   CLIENT_BURST,
   ClientBudgets,
-  type DialSettings,
+  type DialerSettings,
   FULL_REPORT_POINTS,
   HedgeBudget,
   hedgeDelayMs,
@@ -46,7 +46,7 @@ test('client budgets: a tenth of the attempts of all clients is added', () => {
 test.each<
   [
     string,
-    DialSettings['hedgeAfter'],
+    DialerSettings['hedgeAfter'],
     p95Ms: number | undefined,
     doubtful: boolean,
     delayMs: number | undefined,

@@ -14,8 +14,8 @@ import type {
   DialResult,
   MemberConnection,
 } from '../../src/dialer/contract.ts';
-import type { SourceFault } from '../../src/dialer/credentials.ts';
 import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
+import type { SourceFault } from '../../src/dialer/source-memory.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { FakePool, type FakePoolMember } from './fake-pool.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { MIN_LOST_MEMBERS, NetworkWatch } from '../../src/dialer/network-watch.ts';
+import { MIN_LOST_MEMBERS, NetworkWatch } from '../../src/dialer/reachability.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function makeWatch() {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
 import type { Handshake } from '../../src/dialer/handshake.ts';
-import { Socks4Handshake, Socks5Handshake, socks4CanReach } from '../../src/dialer/socks-handshake.ts';
+import { Socks4Handshake, Socks5Handshake, socks4CanReach } from '../../src/dialer/handshake.ts';
 import { feed, summary } from './feed.ts';
 import { targetOf } from './make-dialer.ts';
 

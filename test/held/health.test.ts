@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { FaultCode } from '../../src/core/faults.ts';
 import { blameFor, type Evidence, type FailedAttempt } from '../../src/dialer/blame.ts';
 import { MIN_HEDGE_DELAY_MS } from '../../src/dialer/limits.ts';
-import { MIN_LOST_MEMBERS } from '../../src/dialer/network-watch.ts';
+import { MIN_LOST_MEMBERS } from '../../src/dialer/reachability.ts';
 import { MIN_SAMPLES } from '../../src/dialer/source-memory.ts';
 
 const page = readFileSync('docs/health.md', 'utf8');
