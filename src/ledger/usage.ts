@@ -96,8 +96,7 @@ export class Usage {
     this.#subscriptions = [
       bus.on('request.ended', (record) => this.#count(record)),
       bus.on('request.grew', ({ user, target, source, up, down }) => {
-        for (const counts of this.#rows(user, this.#siteAt(target), source))
-          this.#addBytes(counts, source, up, down);
+        this.#add(user, this.#siteAt(target), source, up, down);
       }),
       bus.on('draw.done', ({ source, joined, forbidden }) => this.#charge(source, joined + forbidden)),
       bus.on('member.left', ({ member }) => this.#settle(member)),
@@ -150,49 +149,43 @@ export class Usage {
     const serving = attempts.findLast(({ code }) => code === null);
     const source = (serving ?? attempts.at(-1))?.source ?? '';
     const site = this.#siteAt(target ?? '');
-    for (const counts of this.#rows(user, site, source)) {
+    const up = record.bytesUp - record.countedUp;
+    const down = record.bytesDown - record.countedDown;
+    for (const counts of this.#add(user, site, source, up, down)) {
       counts.requests += 1;
       if (record.outcome === 'failed') counts.failed += 1;
       for (const { member } of attempts) {
         if (counts.members.size < MAX_MEMBERS) counts.members.add(member);
       }
-      this.#addBytes(
-        counts,
-        source,
-        record.bytesUp - record.countedUp,
-        record.bytesDown - record.countedDown,
-      );
     }
-    if (serving !== undefined) this.#use(serving, user, site);
+    if (serving === undefined || this.#options.pricesOf(serving.source).perMember === 0) return;
+    let tab = this.#tabs.get(serving.member);
+    if (tab === undefined) {
+      tab = { source, user: {}, site: {} };
+      this.#tabs.set(serving.member, tab);
+    }
+    tab.user[user] = (tab.user[user] ?? 0) + 1;
+    tab.site[site] = (tab.site[site] ?? 0) + 1;
   }
 
-  #addBytes(counts: Counts, source: string, up: number, down: number): void {
-    counts.bytesUp += up;
-    counts.bytesDown += down;
-    counts.spend += (this.#options.pricesOf(source).perGb * (up + down)) / BYTES_PER_GB;
-    this.#changed = true;
-  }
-
-  #rows(user: string, site: string, source: string): Counts[] {
+  /** Adds the bytes to the rows that the request belongs to, and returns these. */
+  #add(user: string, site: string, source: string, up: number, down: number): Counts[] {
     this.#today();
+    this.#changed = true;
     const { user: users, site: sites, source: sources } = this.#day;
-    return [countsOf(users, user), countsOf(sites, site), countsOf(sources, source)];
+    const rows = [countsOf(users, user), countsOf(sites, site), countsOf(sources, source)];
+    const spend = (this.#options.pricesOf(source).perGb * (up + down)) / BYTES_PER_GB;
+    for (const counts of rows) {
+      counts.bytesUp += up;
+      counts.bytesDown += down;
+      counts.spend += spend;
+    }
+    return rows;
   }
 
   #siteAt(target: string): string {
     const host = target.slice(0, target.lastIndexOf(':'));
     return host === '' ? '' : this.#options.siteOf(host.replace(/^\[|\]$/g, ''));
-  }
-
-  #use({ member, source }: { readonly member: string; readonly source: string }, user: string, site: string) {
-    if (this.#options.pricesOf(source).perMember === 0) return;
-    let tab = this.#tabs.get(member);
-    if (tab === undefined) {
-      tab = { source, user: {}, site: {} };
-      this.#tabs.set(member, tab);
-    }
-    tab.user[user] = (tab.user[user] ?? 0) + 1;
-    tab.site[site] = (tab.site[site] ?? 0) + 1;
   }
 
   #charge(source: string, members: number): void {

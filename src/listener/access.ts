@@ -111,7 +111,8 @@ export class Access {
     remoteAddress: string | undefined,
   ): ClientIdentity | NoriaError {
     if (!this.requiresCredentials) {
-      return { user: '', routingText: routingTextWithoutUsers(credentials?.username ?? '') };
+      const name = credentials?.username ?? '';
+      return { user: '', routingText: name === '' ? '' : routingTextWithoutUsers(name) };
     }
     if (credentials === undefined) return new NoriaError('auth-required', 'the client sent no credentials');
     const { username, password } = credentials;

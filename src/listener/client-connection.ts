@@ -10,20 +10,43 @@ import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
 import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
+import type { ListenAddress } from '../core/listen-address.ts';
 import type { Listed } from '../core/live-list.ts';
 import { clientNetwork } from '../core/networks.ts';
+import type { ListenerProtocol } from '../core/protocol.ts';
 import { OpenRequest, type RequestProtocol } from '../core/request-record.ts';
 import type { Dialer, Dialing } from '../dialer/contract.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
 import { type Access, type ClientCredentials, type ClientIdentity, parseBasicCredentials } from './access.ts';
-import { type ClientDesk, deskPortError, isDesk } from './http/client-desk.ts';
+import { type ClientDesk, DESK_HOST, deskPortError } from './http/client-desk.ts';
 import { fieldValues, type HeaderField } from './http/header-fields.ts';
 import { badRequest } from './refusal.ts';
-import type { Relay } from './relay.ts';
 import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
 import { type Counter, limited, type UserLimits } from './user-limits.ts';
 
-export interface ConnectionOptions extends RoutingSettings {
+/** In PEM format, the certificate with its chain. */
+export interface TlsMaterial {
+  readonly cert: string | Buffer;
+  readonly key: string | Buffer;
+}
+
+export interface ConnectionLimit {
+  /** The promise never rejects. Call `release` when an allowed connection closes. */
+  acquire(): boolean | Promise<boolean>;
+  release(): void;
+}
+
+/** What one listener gets, and its connections read. */
+export interface ListenerOptions extends RoutingSettings {
+  /** Networks of balancers in CIDR notation. */
+  readonly proxyProtocol?: readonly string[];
+  readonly addresses: readonly ListenAddress[];
+  readonly protocols: readonly ListenerProtocol[];
+  readonly tls?: TlsMaterial;
+  readonly maxConnections: number;
+  /** Replaces the local count. */
+  readonly sharedLimit?: ConnectionLimit;
+  readonly allowNonLoopback: boolean;
   /** Of the users, over all listeners of this process. */
   readonly limits?: UserLimits;
   readonly name: string;
@@ -64,7 +87,7 @@ export class ClientConnection implements Listed {
   dialing: Dialing | undefined;
   /** The record of the current request; undefined while nothing reads records. */
   record: OpenRequest | undefined;
-  readonly options: ConnectionOptions;
+  readonly options: ListenerOptions;
   /** The port that the client connected to. A listener may have a range of ports. */
   readonly #localPort: number;
   readonly #accepted: Socket;
@@ -81,21 +104,16 @@ export class ClientConnection implements Listed {
    * What `connection.closed` reports; `client-gone` if the connection closes during a request without another outcome.
    */
   outcome: 'ok' | FaultCode = 'ok';
-  #timeout: Deadline | undefined;
+  #timeout: Deadline;
   #phase: 'idle' | 'request' | 'tunnel' = 'idle';
-  #relay: Relay | undefined;
+  #relay: { readonly bytesUp: number; readonly bytesDown: number } | undefined;
   #onTunnelClosing: (() => void) | undefined;
   #answered = false;
   /** Counts the current request for the limits of its user. */
   #counter: Counter | undefined;
   draining = false;
 
-  constructor(
-    accepted: Socket,
-    localPort: number,
-    options: ConnectionOptions,
-    secureContext?: SecureContext,
-  ) {
+  constructor(accepted: Socket, localPort: number, options: ListenerOptions, secureContext?: SecureContext) {
     this.options = options;
     this.#accepted = accepted;
     this.socket = accepted;
@@ -135,14 +153,14 @@ export class ClientConnection implements Listed {
     this.#answered = false;
     this.#phase = 'request';
     this.#openRecord();
-    this.#clearTimeout();
+    this.options.deadlines.clear(this.#timeout);
   }
 
   /**
    * Call it before the relay starts. From then on, a close of the connection does not count as `client-gone`.
    * @param onClosing - judges a tunnel whose client closes it, before the outcome of the connection is reported.
    */
-  beginTunnel(relay: Relay, onClosing: () => void): void {
+  beginTunnel(relay: { readonly bytesUp: number; readonly bytesDown: number }, onClosing: () => void): void {
     this.#phase = 'tunnel';
     this.#relay = relay;
     this.#onTunnelClosing = onClosing;
@@ -156,7 +174,7 @@ export class ClientConnection implements Listed {
     this.#phase = 'idle';
     this.#answered = true;
     this.endRequest();
-    this.#clearTimeout();
+    this.options.deadlines.clear(this.#timeout);
     if (this.draining) this.socket.destroySoon();
     else if (timeoutMs !== undefined) this.#setTimeout(timeoutMs);
   }
@@ -186,7 +204,8 @@ export class ClientConnection implements Listed {
   ): RoutingOptions | NoriaError {
     const { access, limits } = this.options;
     const { user } = identity;
-    if (isDesk(target)) return deskPortError(target) ?? this.readRoutingOptions(identity, '', headers);
+    if (target.host === DESK_HOST)
+      return deskPortError(target) ?? this.readRoutingOptions(identity, '', headers);
     const record = this.#openRecord();
     if (record !== undefined) {
       record.target = target.text;
@@ -206,17 +225,11 @@ export class ClientConnection implements Listed {
     const source = limits.sourceOf(user);
     if (source !== undefined && (routing.source ?? source) !== source)
       return limited(`the user may only use source ${source}`, NEVER_RETRY_MS);
-    this.#release();
+    if (this.#counter !== undefined) this.#counter.open -= 1;
     const admitted = limits.admit(user);
+    this.#counter = admitted instanceof NoriaError ? undefined : admitted;
     if (admitted instanceof NoriaError) return admitted;
-    this.#counter = admitted;
     return source === undefined ? routing : { ...routing, source };
-  }
-
-  #release(): void {
-    if (this.#counter === undefined) return;
-    this.#counter.open -= 1;
-    this.#counter = undefined;
   }
 
   /** @param targetHost - the target's host in canonical form; '' while the target is unknown. */
@@ -287,7 +300,8 @@ export class ClientConnection implements Listed {
   /** Ends the current request: its record, and its place in the user's limits. Call it when its last byte has passed. */
   endRequest(): void {
     const { record } = this;
-    this.#release();
+    if (this.#counter !== undefined) this.#counter.open -= 1;
+    this.#counter = undefined;
     if (record === undefined) return;
     this.record = undefined;
     this.#relay = undefined;
@@ -328,12 +342,8 @@ export class ClientConnection implements Listed {
   }
 
   #setTimeout(ms: number, onTimeout = this.#onTimeout): void {
-    this.#clearTimeout();
+    this.options.deadlines.clear(this.#timeout);
     this.#timeout = this.options.deadlines.set(ms, onTimeout);
-  }
-
-  #clearTimeout(): void {
-    if (this.#timeout !== undefined) this.options.deadlines.clear(this.#timeout);
   }
 
   readonly #onTimeout = (): void => {
@@ -342,7 +352,7 @@ export class ClientConnection implements Listed {
   };
 
   #onClose(): void {
-    this.#clearTimeout();
+    this.options.deadlines.clear(this.#timeout);
     const { name, bus, clock } = this.options;
     const ms = clock.monotonic() - this.#openedAt;
     this.#onTunnelClosing?.();

@@ -11,35 +11,16 @@ import { type BoundAddress, type ListenAddress, listenFailure } from '../core/li
 import { LiveList } from '../core/live-list.ts';
 import { clientNetwork, isLoopbackAddress, Networks } from '../core/networks.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
-import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
+import {
+  ClientConnection,
+  type ConnectionLimit,
+  type ListenerOptions,
+  type TlsMaterial,
+} from './client-connection.ts';
 import { serveHttp } from './http/http-connection.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
 import { refusalError } from './refusal.ts';
 import { serveSocks } from './socks.ts';
-
-/** In PEM format, the certificate with its chain. */
-interface TlsMaterial {
-  readonly cert: string | Buffer;
-  readonly key: string | Buffer;
-}
-
-export interface ListenerOptions extends ConnectionOptions {
-  /** Networks of balancers in CIDR notation. */
-  readonly proxyProtocol?: readonly string[];
-  readonly addresses: readonly ListenAddress[];
-  readonly protocols: readonly ListenerProtocol[];
-  readonly tls?: TlsMaterial;
-  readonly maxConnections: number;
-  /** Replaces the local count. */
-  readonly sharedLimit?: ConnectionLimit;
-  readonly allowNonLoopback: boolean;
-}
-
-export interface ConnectionLimit {
-  /** The promise never rejects. Call `release` when an allowed connection closes. */
-  acquire(): boolean | Promise<boolean>;
-  release(): void;
-}
 
 /**
  * Unanswered calls of `acquire`: as long as the kernel's accept queue, so noria refuses no connection even if it

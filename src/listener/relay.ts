@@ -1,26 +1,21 @@
 /**
- * The hot path: relays bytes between a client and a member until both directions have ended. Owns both sockets, which
- * must be created with `allowHalfOpen`. Forwards half-close and resets, applies back-pressure, counts bytes, enforces
- * the idle timeouts. Needs no error handlers: listener and dialer have added them.
+ * A tunnel between a client and its target: dials while the client waits for its reply, then relays bytes until both
+ * directions have ended. The relay is the hot path. It owns both sockets, which must be created with `allowHalfOpen`;
+ * forwards half-close and resets, applies back-pressure, counts bytes, enforces the idle timeouts. It needs no error
+ * handlers: listener and dialer have added them.
  */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { OpenRequest } from '../core/request-record.ts';
+import type { DialRequest, DialResult, MemberConnection } from '../dialer/contract.ts';
 import { hasFailedWrite, lendChunks, TCP_KEEP_ALIVE_MS } from '../dialer/member-socket.ts';
+import type { ClientConnection } from './client-connection.ts';
 
-interface RelayOptions {
-  readonly deadlines: Deadlines;
-  /** If no byte arrives in either direction for this time, noria destroys both sockets. */
-  readonly idleTimeoutMs: number;
-  /** Replaces `idleTimeoutMs` once one direction has ended, if it is shorter. */
-  readonly lingerMs: number;
-  readonly startedAt: number;
-  /** Called once, when both sockets have closed. The caller then ends the lease. */
-  readonly onEnd: (relay: Relay) => void;
-  readonly record?: OpenRequest | undefined;
-}
-
+/** A tunnel that got no byte back for this time may have a mute member. */
+const MIN_MUTE_MS = 3_000;
+/** While a client waits for a dial, noria stops reading from it after this number of bytes. */
+const MAX_EARLY_BYTES = 64 * 1024;
 /**
  * After a member's reset, the client has this time to read the data sent before it. An immediate reset would discard
  * the data.
@@ -43,10 +38,110 @@ const MAX_TICKETS_BYTES = 1_024;
 /** The client's Finished is longer; an alert with which it refuses the target's certificate is shorter. */
 const MIN_FINISHED_BYTES = 50;
 
+/**
+ * The caller has removed its own listeners. During the dial, noria reads from the client, because only a read shows
+ * that it has disconnected: its close cancels the dial, and so does its end before it has sent anything for the
+ * target.
+ * @param received - what the client has already sent after its request.
+ * @param reply - sends the reply to the client; closes the connection if the dial has failed.
+ */
+export function openTunnel(
+  connection: ClientConnection,
+  request: DialRequest,
+  received: Buffer,
+  reply: (result: DialResult) => void,
+): void {
+  const { socket } = connection;
+  const chunks: Buffer[] = received.length === 0 ? [] : [received];
+  let earlyBytes = received.length;
+  let isOver = false;
+
+  const onData = (chunk: Buffer): void => {
+    chunks.push(chunk);
+    earlyBytes += chunk.length;
+    if (earlyBytes >= MAX_EARLY_BYTES) socket.pause();
+  };
+  const onEnd = (): void => {
+    if (earlyBytes === 0) connection.dialing?.cancel();
+  };
+  const onResult = (result: DialResult): void => {
+    isOver = true;
+    connection.dialing = undefined;
+    // No data is lost: it can only arrive after this function has returned, and by then the relay listens for it.
+    socket.off('data', onData).off('end', onEnd);
+    try {
+      if (result.ok) {
+        reply(result);
+        relayTunnel(connection, result.connection, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
+      } else if (result.failure.code === 'client-gone') {
+        socket.destroy();
+      } else {
+        connection.reportRefusal(result.failure.code, result.failure.reason, true);
+        reply(result);
+      }
+    } catch (error) {
+      connection.fail(error);
+    }
+  };
+
+  socket.on('data', onData).on('end', onEnd);
+  if (socket.isPaused()) socket.resume();
+  // If `dial` throws, the caller closes the client's connection.
+  const dialing = connection.options.dialer.dial(request, onResult);
+  if (isOver) return;
+  connection.dialing = dialing;
+  if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) dialing.cancel();
+}
+
+/**
+ * Ends the lease and emits `tunnel.closed` when both have ended. In the same tick before, the caller must reply to
+ * the client and remove its own listeners. @param early - what the client has sent after its request.
+ * @param switched - what the request and the answer to it, a 101, took on the member's connection.
+ */
+export function relayTunnel(
+  connection: ClientConnection,
+  memberConnection: MemberConnection,
+  early: Buffer | undefined,
+  switched?: { readonly bytesUp: number; readonly bytesDown: number },
+): void {
+  const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = connection.options;
+  const startedAt = clock.monotonic();
+  const { source, member } = memberConnection.lease;
+  const { record } = connection;
+  const relay = new Relay(connection.socket, memberConnection.socket, {
+    deadlines,
+    idleTimeoutMs,
+    lingerMs,
+    startedAt,
+    record,
+    onEnd: () => {
+      memberConnection.end({ cut: relay.cut, answered: relay.bytesDown > 0 });
+      const bytesUp = relay.bytesUp + (switched?.bytesUp ?? 0);
+      const bytesDown = relay.bytesDown + (switched?.bytesDown ?? 0);
+      const ms = clock.monotonic() - startedAt;
+      const request = record?.id;
+      bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms, request });
+      if (record !== undefined) {
+        record.bytesUp += bytesUp;
+        record.bytesDown += bytesDown;
+      }
+      connection.endRequest();
+    },
+  });
+  connection.beginTunnel(relay, () => {
+    const { bytesUp, bytesDown, cut } = relay;
+    if (switched !== undefined || bytesUp === 0 || bytesDown > 0 || cut) return;
+    if (clock.monotonic() - startedAt < MIN_MUTE_MS) return;
+    const fault = memberConnection.end({ cut: false, answered: false, mute: true });
+    if (fault !== undefined) connection.outcome = fault;
+  });
+  relay.start(early, memberConnection.early);
+}
+
 export class Relay {
   readonly #client: Socket;
   readonly #member: Socket;
-  readonly #options: RelayOptions;
+  readonly #options: ConstructorParameters<typeof Relay>[2];
   readonly #deadlines: Deadlines;
   #idleTimeout: Deadline;
   readonly #keepAliveDelay: Deadline;
@@ -66,7 +161,21 @@ export class Relay {
   #startBytes = 1;
   #openSides = CLIENT | MEMBER;
 
-  constructor(client: Socket, member: Socket, options: RelayOptions) {
+  constructor(
+    client: Socket,
+    member: Socket,
+    options: {
+      readonly deadlines: Deadlines;
+      /** If no byte arrives in either direction for this time, noria destroys both sockets. */
+      readonly idleTimeoutMs: number;
+      /** Replaces `idleTimeoutMs` once one direction has ended, if it is shorter. */
+      readonly lingerMs: number;
+      readonly startedAt: number;
+      /** Called once, when both sockets have closed. The caller then ends the lease. */
+      readonly onEnd: (relay: Relay) => void;
+      readonly record?: OpenRequest | undefined;
+    },
+  ) {
     this.#client = client;
     this.#member = member;
     this.#options = options;

@@ -140,8 +140,7 @@ export interface RoutingContext {
   readonly targetHost: string;
 }
 
-type MutableOptions = { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] };
-type GivenOptions = MutableOptions & { rotate?: boolean };
+type Given = { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] } & { rotate?: boolean };
 
 /**
  * @param routingText - what follows BASE and its separator. @param headers - raw pairs; X-Noria-KEY overrides
@@ -153,7 +152,7 @@ export function readRoutingOptions(
   context: RoutingContext,
 ): RoutingOptions | NoriaError {
   const { listener, user, client } = context;
-  const given: GivenOptions = {};
+  const given: Given = {};
   const error =
     (routingText === '' ? undefined : parseText(routingText, given)) ??
     parseHeaders(headers, given) ??
@@ -165,7 +164,7 @@ export function readRoutingOptions(
     return problem(`the key ${exclusive ? 'exclusive' : 'fixed'} needs a session: add session-NAME`);
   const session = given.session ?? (isAutomatic ? automaticSession(context) : undefined);
   const source = given.source ?? listener.source;
-  const routing: MutableOptions = { client };
+  const routing: Given = { client };
   if (user !== '') routing.user = user;
   if (session !== undefined) {
     routing.session = sessionOfUser(session, user);
@@ -198,7 +197,6 @@ export function sessionOfPort(
  * noria refuses it as one.
  */
 export function routingTextWithoutUsers(username: string): string {
-  if (username === '') return '';
   const words = username.split(/[-,]/);
   if (words.length === 1 && words[0] !== 'rotate') return '';
   const firstKey = words.findIndex((word) => KEYS_BY_NAME.has(word.toLowerCase()));
@@ -208,7 +206,7 @@ export function routingTextWithoutUsers(username: string): string {
   return words.slice(0, baseWords).reduce((rest, word) => rest.slice(word.length + 1), username);
 }
 
-function parseText(routingText: string, given: GivenOptions): NoriaError | undefined {
+function parseText(routingText: string, given: Given): NoriaError | undefined {
   const seen = new Set<RoutingKeyName>();
   for (const item of routingText.split(',')) {
     const words = item.split('-');
@@ -233,10 +231,7 @@ function parseText(routingText: string, given: GivenOptions): NoriaError | undef
   return undefined;
 }
 
-function parseHeaders(
-  headers: readonly (readonly [string, string])[],
-  given: GivenOptions,
-): NoriaError | undefined {
+function parseHeaders(headers: readonly (readonly [string, string])[], given: Given): NoriaError | undefined {
   const seen = new Set<RoutingKeyName>();
   for (const [header, value] of headers) {
     if (header.length <= HEADER_PREFIX.length) continue;
@@ -271,7 +266,7 @@ function invalidValue(entry: RoutingKey, name: string, value: string, where: str
   );
 }
 
-function setOption(given: GivenOptions, entry: RoutingKey, name: string, value: string): boolean {
+function setOption(given: Given, entry: RoutingKey, name: string, value: string): boolean {
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;

@@ -7,10 +7,10 @@ import { type FaultCode, NoriaError } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
 import type { ClientCredentials, ClientIdentity } from './access.ts';
 import type { ClientConnection } from './client-connection.ts';
-import { isDesk } from './http/client-desk.ts';
+import { DESK_HOST } from './http/client-desk.ts';
 import { serveDesk } from './http/http-connection.ts';
 import { refusalOf, socks5ReplyCode } from './refusal.ts';
-import { openTunnel } from './tunnel.ts';
+import { openTunnel } from './relay.ts';
 
 export type SocksVersion = 4 | 5;
 
@@ -185,7 +185,7 @@ class SocksHandshake {
     this.#endHandshake();
     this.#connection.beginRequest();
     const { rest } = this.#reader;
-    if (isDesk(target)) {
+    if (target.host === DESK_HOST) {
       this.#accept();
       serveDesk(rest, this.#connection, routing);
       return undefined;

@@ -21,12 +21,8 @@ import { isSame, type Secret } from '../core/secret.ts';
 import { type DialerOptions, MemberDialer } from '../dialer/dialer.ts';
 import type { DialerSettings } from '../dialer/limits.ts';
 import { Access, type AccessOptions, type WrongAttempt } from '../listener/access.ts';
-import {
-  type ConnectionLimit,
-  type Listener,
-  type ListenerOptions,
-  openListener,
-} from '../listener/listener.ts';
+import type { ConnectionLimit, ListenerOptions } from '../listener/client-connection.ts';
+import { type Listener, openListener } from '../listener/listener.ts';
 import { type UsedToday, UserLimits } from '../listener/user-limits.ts';
 import type { ClientName, ClientUse, LeaseHolder } from '../pool/leases.ts';
 import type { PoolSettings } from '../pool/options.ts';

@@ -22,15 +22,15 @@ import type { DrawnMember } from '../pool/drawn-member.ts';
 import type { Lease, ProbeLease } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
 
-interface CheckSettings {
-  readonly url: string;
-  readonly everyMs: number;
-  readonly timeoutMs: number;
-  readonly expectStatus: number;
-}
-
 export interface ProberSettings {
-  readonly check: CheckSettings | undefined;
+  readonly check:
+    | {
+        readonly url: string;
+        readonly everyMs: number;
+        readonly timeoutMs: number;
+        readonly expectStatus: number;
+      }
+    | undefined;
   readonly unprovenSources: ReadonlySet<string>;
 }
 
@@ -268,7 +268,7 @@ export class Prober {
   async #askForStatus(
     lease: Lease,
     site: CheckSite,
-    { timeoutMs, expectStatus }: CheckSettings,
+    { timeoutMs, expectStatus }: NonNullable<ProberSettings['check']>,
   ): Promise<ProbeOutcome> {
     const result = await this.#ask({ lease, timeoutMs }, site, this.#closing.signal, (held) => {
       const head = readResponseHead(held);

@@ -4,7 +4,7 @@ import { hostPort } from '../../src/core/host-port.ts';
 import { PRIVATE_NETWORKS } from '../../src/core/networks.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
 import { DenyTargets } from '../../src/listener/access.ts';
-import { successHeaders } from '../../src/listener/http/replies.ts';
+import { successHeaders } from '../../src/listener/http/header-fields.ts';
 import { ROUTING_KEYS, routingTextWithoutUsers } from '../../src/listener/routing-options.ts';
 
 const page = readFileSync('docs/routing.md', 'utf8');

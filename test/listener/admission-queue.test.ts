@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import type { ConnectionLimit } from '../../src/listener/listener.ts';
+import type { ConnectionLimit } from '../../src/listener/client-connection.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';

@@ -7,7 +7,8 @@ import { EventBus, type EventName, type NoriaEvents } from '../../src/core/event
 import { NoriaError } from '../../src/core/faults.ts';
 import type { Dialer } from '../../src/dialer/contract.ts';
 import { Access, type AccessOptions } from '../../src/listener/access.ts';
-import { type Listener, type ListenerOptions, openListener } from '../../src/listener/listener.ts';
+import type { ListenerOptions } from '../../src/listener/client-connection.ts';
+import { type Listener, openListener } from '../../src/listener/listener.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 

@@ -26,7 +26,7 @@ const EVERY = (count: number) =>
 const ROWS: readonly Row[] = [
   [
     'leaks: a descriptor for each tunnel',
-    'src/listener/tunnel.ts',
+    'src/listener/relay.ts',
     START,
     LEAK("process.getBuiltinModule('node:fs').openSync('/dev/null', 'r')"),
     'test/listener/soak.test.ts',
@@ -34,21 +34,21 @@ const ROWS: readonly Row[] = [
   ],
   [
     'leaks: 20 kB of buffer for each tunnel',
-    'src/listener/tunnel.ts',
+    'src/listener/relay.ts',
     START,
     LEAK('((globalThis as { kept?: Buffer[] }).kept ??= []).push(Buffer.alloc(20_000))'),
     'test/listener/soak.test.ts',
   ],
   [
     'leaks: a descriptor for each tunnel, in a whole noria',
-    'src/listener/tunnel.ts',
+    'src/listener/relay.ts',
     START,
     LEAK("process.getBuiltinModule('node:fs').openSync('/dev/null', 'r')"),
     'chaos',
   ],
   [
     'leaks: 20 kB of buffer for each tunnel, in a whole noria',
-    'src/listener/tunnel.ts',
+    'src/listener/relay.ts',
     START,
     LEAK('((globalThis as { kept?: Buffer[] }).kept ??= []).push(Buffer.alloc(20_000))'),
     'chaos',
@@ -553,14 +553,14 @@ const ROWS: readonly Row[] = [
   ],
   [
     'event loop: every twentieth tunnel blocks it, in a whole noria',
-    'src/listener/tunnel.ts',
+    'src/listener/relay.ts',
     START,
     LEAK(`for (const end = ${EVERY(20)} ? performance.now() + 800 : 0; performance.now() < end; );`),
     'chaos',
   ],
   [
     'crash: an error in every hundredth tunnel ends the process',
-    'src/listener/tunnel.ts',
+    'src/listener/relay.ts',
     START,
     LEAK(`if (${EVERY(100)}) setImmediate(() => Promise.reject(new Error('sabotage')))`),
     'chaos',

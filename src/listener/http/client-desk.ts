@@ -24,17 +24,13 @@ export interface ClientDesk {
 
 type Answer = HttpReply | NoriaError;
 
-const DESK_HOST = 'noria.invalid';
+export const DESK_HOST = 'noria.invalid';
 const HTTP_PORT = 80;
 /** Web pages send at least one of these. A page must not steer the proxy of its visitor. */
 const PAGE_FIELDS = ['origin', 'referer', 'sec-fetch-site'];
 const NO_CONTENT: HttpReply = { status: 204, reasonPhrase: 'No Content', headers: [], body: '' };
 /** `hostPort` requires a port, but only the host of its result counts. */
 const ANY_PORT = 1;
-
-export function isDesk(target: HostPort): boolean {
-  return target.host === DESK_HOST;
-}
 
 /** Only plain HTTP on port 80: a client that speaks TLS would take the desk for an attacker. */
 export function deskPortError({ port }: HostPort): NoriaError | undefined {

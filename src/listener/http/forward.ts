@@ -10,7 +10,7 @@ import type { FaultCode, NoriaError } from '../../core/faults.ts';
 import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/contract.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import type { Refusal } from '../refusal.ts';
-import { relayTunnel } from '../tunnel.ts';
+import { relayTunnel } from '../relay.ts';
 import { type ExchangeEvent, HttpExchange } from './exchange.ts';
 import { type ForwardRequest, formatRequestHead } from './forward-request.ts';
 import {
@@ -20,6 +20,7 @@ import {
   fieldValues,
   type HeaderField,
   isEmptyBody,
+  successHeaders,
   upgradeFields,
 } from './header-fields.ts';
 import {
@@ -28,7 +29,7 @@ import {
   type PinnedConnection,
   type PinPurpose,
 } from './pinned-connection.ts';
-import { refusalReply, successHeaders } from './replies.ts';
+import { refusalReply } from './replies.ts';
 import type { ResponseHead } from './response-reader.ts';
 import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
 
@@ -157,7 +158,7 @@ export class Forward {
     const exchange = this.#makeExchange(memberConnection);
     if (pinned) this.#pin(exchange);
     this.#phase = { name: 'waiting', exchange };
-    this.#clearIdleTimeout();
+    this.#connection.options.deadlines.clear(this.#idleTimeout);
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     if (!pinned) this.#armMuteTimeout(memberConnection);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
@@ -167,7 +168,7 @@ export class Forward {
 
   /** When the member relays nothing for longer than the target needs, tries another one beside it. */
   #armMuteTimeout({ muteAfterMs }: MemberConnection): void {
-    this.#clearMuteTimeout();
+    this.#connection.options.deadlines.clear(this.#muteTimeout);
     const { framing, upgrade } = this.#forwardRequest;
     const mayTryAnother = this.#isRead && framing.kind === 'none' && !upgrade && this.#dialCount < MAX_DIALS;
     if (muteAfterMs === undefined || !mayTryAnother) return;
@@ -197,7 +198,7 @@ export class Forward {
   /** The first part of a response ends the other tries. Those that began earlier relayed nothing in time. */
   #notePart(winner: HttpExchange): void {
     this.#refreshIdleTimeout();
-    this.#clearMuteTimeout();
+    this.#connection.options.deadlines.clear(this.#muteTimeout);
     const phase = this.#phase;
     if (this.#rivals.length === 0 || phase.name !== 'waiting') return;
     const rivals = this.#rivals.splice(0);
@@ -325,7 +326,7 @@ export class Forward {
           : { name: 'waiting', exchange: other };
       return;
     }
-    this.#clearMuteTimeout();
+    this.#connection.options.deadlines.clear(this.#muteTimeout);
     if (this.#response.begun) {
       this.#cutOff('members-failed');
       return;
@@ -395,19 +396,10 @@ export class Forward {
 
   #over(): void {
     this.#phase = { name: 'over' };
-    this.#clearMuteTimeout();
+    this.#connection.options.deadlines.clear(this.#muteTimeout);
     this.#endRivals();
-    this.#clearIdleTimeout();
+    this.#connection.options.deadlines.clear(this.#idleTimeout);
     this.body.release();
-  }
-
-  #clearMuteTimeout(): void {
-    if (this.#muteTimeout !== undefined) this.#connection.options.deadlines.clear(this.#muteTimeout);
-    this.#muteTimeout = undefined;
-  }
-
-  #clearIdleTimeout(): void {
-    if (this.#idleTimeout !== undefined) this.#connection.options.deadlines.clear(this.#idleTimeout);
   }
 
   #refreshIdleTimeout(): void {

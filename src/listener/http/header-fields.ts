@@ -5,6 +5,7 @@
  * disagree about the end of a message make request smuggling possible.
  */
 import { NoriaError } from '../../core/faults.ts';
+import type { MemberConnection } from '../../dialer/contract.ts';
 import { badRequest } from '../refusal.ts';
 
 /** The name as written; the value in Latin-1 without surrounding white space. */
@@ -74,6 +75,28 @@ function trimSpace(value: string): string {
 
 function isSpace(code: number): boolean {
   return code === SPACE || code === TAB;
+}
+
+/** What a client may know about its member connection. */
+export function successHeaders(
+  { member, exitIp, remainingMs, session }: Omit<MemberConnection['lease'], 'source'>,
+  attempts: number,
+): [string, string][] {
+  const headers: [string, string][] = [
+    ['X-Noria-Member', member],
+    ['X-Noria-Attempts', String(attempts)],
+  ];
+  if (exitIp !== undefined) headers.push(['X-Noria-Exit', exitIp]);
+  if (remainingMs !== undefined) {
+    headers.push(['X-Noria-Expires-In', String(Math.max(0, Math.floor(remainingMs / 1000)))]);
+  }
+  if (session !== undefined) headers.push(['X-Noria-Session', encodeForHeader(session)]);
+  return headers;
+}
+
+/** A session name starts with the user name, which may contain any letter. */
+function encodeForHeader(text: string): string {
+  return text.replaceAll(/[^\x21-\x24\x26-\x7e]+/gu, (unsafe) => encodeURIComponent(unsafe));
 }
 
 /** Always removed, with the fields that Connection names and all Proxy-… and X-Noria-… fields. */

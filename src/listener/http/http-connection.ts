@@ -12,15 +12,21 @@ import { TCP_KEEP_ALIVE_MS } from '../../dialer/member-socket.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { badRequest, type Refusal, refusalOf } from '../refusal.ts';
-import { canDestroyAtEnd } from '../relay.ts';
-import { openTunnel } from '../tunnel.ts';
+import { canDestroyAtEnd, openTunnel } from '../relay.ts';
 import { BodyReader, type BodyRules } from './body.ts';
-import { answerDesk, isDesk } from './client-desk.ts';
+import { answerDesk, DESK_HOST } from './client-desk.ts';
 import { Forward } from './forward.ts';
 import { decrementMaxForwards, readForwardRequest } from './forward-request.ts';
-import { type Framing, fieldValues, formatFields, type HeaderField, isEmptyBody } from './header-fields.ts';
+import {
+  type Framing,
+  fieldValues,
+  formatFields,
+  type HeaderField,
+  isEmptyBody,
+  successHeaders,
+} from './header-fields.ts';
 import { PinnedConnection } from './pinned-connection.ts';
-import { formatReply, type HttpReply, refusalReply, successHeaders } from './replies.ts';
+import { formatReply, type HttpReply, refusalReply } from './replies.ts';
 import {
   emptyLinesBytes,
   MAX_REQUEST_HEAD_BYTES,
@@ -182,7 +188,7 @@ class HttpConnection {
   #serve(head: RequestHead, rest: Buffer): void {
     const connection = this.connection;
     this.#awaitsHead = false;
-    this.#clearDeadline();
+    this.connection.options.deadlines.clear(this.#deadline);
     if (head.method === 'CONNECT' && this.#desk === undefined) {
       this.#release();
       serveConnect(head, rest, connection);
@@ -215,7 +221,7 @@ class HttpConnection {
       return undefined;
     }
     const { method, url, routing } = request;
-    if (isDesk(url.target)) {
+    if (url.target.host === DESK_HOST) {
       replyOfDesk({ ...request, path: url.path }, routing, connection, response);
       return undefined;
     }
@@ -325,7 +331,7 @@ class HttpConnection {
   #release(): void {
     if (this.#over) return;
     this.#over = true;
-    this.#clearDeadline();
+    this.connection.options.deadlines.clear(this.#deadline);
     this.connection.options.deadlines.clear(this.#keepAliveDelay);
     this.pin.close();
     this.connection.socket
@@ -336,12 +342,8 @@ class HttpConnection {
   }
 
   #setDeadline(ms: number, fn: () => void): void {
-    this.#clearDeadline();
+    this.connection.options.deadlines.clear(this.#deadline);
     this.#deadline = this.connection.options.deadlines.set(ms, fn);
-  }
-
-  #clearDeadline(): void {
-    if (this.#deadline !== undefined) this.connection.options.deadlines.clear(this.#deadline);
   }
 
   #safely(work: () => void): void {
@@ -404,7 +406,7 @@ function serveConnect(head: RequestHead, received: Buffer, connection: ClientCon
     refuse(refusalOf(request));
     return;
   }
-  if (isDesk(request.target)) {
+  if (request.target.host === DESK_HOST) {
     socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
     serveDesk(received, connection, request.routing);
     return;

@@ -1,11 +1,10 @@
 /**
- * noria's own HTTP replies, and the X-Noria-… headers of successful responses. A body has texts of the fault table
+ * noria's own HTTP replies. A body has texts of the fault table
  * and noria's own reasons and numbers, never text from outside. Retry-After: RFC 9110; Proxy-Status: RFC 9209.
  */
 import { faultTexts, type Language, languageOf, translate } from '../../core/chinese.ts';
 import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
 import type { OpenRequest } from '../../core/request-record.ts';
-import type { MemberConnection } from '../../dialer/contract.ts';
 import type { LeaseRefusal } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';
 import { fieldValues, formatFields, type HeaderField } from './header-fields.ts';
@@ -77,23 +76,6 @@ export function refusalReply(
   return { status, reasonPhrase: REASON_PHRASES[status] ?? '', headers, body };
 }
 
-/** What a client may know about its member connection. */
-export function successHeaders(
-  { member, exitIp, remainingMs, session }: Omit<MemberConnection['lease'], 'source'>,
-  attempts: number,
-): [string, string][] {
-  const headers: [string, string][] = [
-    ['X-Noria-Member', member],
-    ['X-Noria-Attempts', String(attempts)],
-  ];
-  if (exitIp !== undefined) headers.push(['X-Noria-Exit', exitIp]);
-  if (remainingMs !== undefined) {
-    headers.push(['X-Noria-Expires-In', String(Math.max(0, Math.floor(remainingMs / 1000)))]);
-  }
-  if (session !== undefined) headers.push(['X-Noria-Session', encodeForHeader(session)]);
-  return headers;
-}
-
 export function formatReply(
   { status, reasonPhrase, headers, body }: HttpReply,
   keepAlive: boolean,
@@ -131,9 +113,4 @@ function proxyStatus(refusal: Refusal, code: FaultCode, fault: Fault): string {
 
 function wholeSeconds(ms: number): number {
   return Math.max(1, Math.ceil(ms / 1000));
-}
-
-/** A session name starts with the user name, which may contain any letter. */
-function encodeForHeader(text: string): string {
-  return text.replaceAll(/[^\x21-\x24\x26-\x7e]+/gu, (unsafe) => encodeURIComponent(unsafe));
 }

@@ -50,17 +50,12 @@ export function parseRequestHead(
   if ((end < 0 ? bytes.length : end + 4) - start > MAX_REQUEST_HEAD_BYTES) return tooLarge(bytes, start);
   if (end < 0) return checkPrefix(bytes.toString('latin1', start));
   const text = bytes.toString('latin1', start, end + 2);
-  const head = parseHead(text);
-  return head === undefined ? badRequest(whyMalformed(text)) : { head, bytes: end + 4 };
-}
-
-function parseHead(text: string): RequestHead | undefined {
   const line = REQUEST_LINE.exec(text);
   const method = line?.[1];
   const target = line?.[2];
-  if (line === null || method === undefined || target === undefined) return undefined;
+  if (line === null || method === undefined || target === undefined) return badRequest(whyMalformed(text));
   const fields = parseFieldLines(text, line[0].length, 'request');
-  if (fields === undefined) return undefined;
+  if (fields === undefined) return badRequest(whyMalformed(text));
   const minorVersion = Number(line[4]);
   // node:http would also accept HTTP/2.0, and a line without version as HTTP/0.9.
   const framing =
@@ -69,14 +64,8 @@ function parseHead(text: string): RequestHead | undefined {
       : badRequest('the request line does not end in HTTP/1.1 or HTTP/1.0');
   const options = connectionOptions(fields);
   const persistent = !options.includes('close') && (minorVersion > 0 || options.includes('keep-alive'));
-  return {
-    method,
-    target,
-    minorVersion,
-    fields,
-    framing,
-    keepAlive: persistent && !(framing instanceof NoriaError),
-  };
+  const keepAlive = persistent && !(framing instanceof NoriaError);
+  return { head: { method, target, minorVersion, fields, framing, keepAlive }, bytes: end + 4 };
 }
 
 /** An HTTP/1.0 client cannot ask for a 100 response (RFC 9110 §10.1.1). */

@@ -1,7 +1,7 @@
 /** What a client asks noria at noria.invalid, over each protocol. The pool behind it has its own tests. */
 import { expect, test } from 'vitest';
 import { EventBus } from '../../../src/core/events.ts';
-import type { ListenerOptions } from '../../../src/listener/listener.ts';
+import type { ListenerOptions } from '../../../src/listener/client-connection.ts';
 import type { ClientName, Leases, Verdict } from '../../../src/pool/leases.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';

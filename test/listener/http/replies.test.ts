@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { FAULTS, type Fault, type FaultCode } from '../../../src/core/faults.ts';
-import { refusalReply, successHeaders } from '../../../src/listener/http/replies.ts';
+import { successHeaders } from '../../../src/listener/http/header-fields.ts';
+import { refusalReply } from '../../../src/listener/http/replies.ts';
 
 const CODES = Object.keys(FAULTS) as FaultCode[];
 

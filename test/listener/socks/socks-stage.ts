@@ -73,6 +73,10 @@ export class Stage {
     const users = Object.entries(options.users ?? {});
     const connectionOptions = {
       name: 'test',
+      addresses: [],
+      protocols: ['socks5' as const, 'socks4' as const],
+      maxConnections: 1,
+      allowNonLoopback: false,
       access: new Access({
         users: users.map(([username, password]) => ({ username, password: new Secret(password) })),
         allow: [],
