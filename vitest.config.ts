@@ -40,7 +40,7 @@ const LONG = [
   'test/integrations/*.test.ts',
   'test/journeys/{browser,clients,crash,curl-transfers,dashboard,demo,fleet-changes,fleet-workers,front-proxy}.test.ts',
   'test/journeys/{kinds,ledger-totals,links,lists,mute-members,node-agents,package,package-image,packages}.test.ts',
-  'test/journeys/{products,proxy-pool,secrets,site-evidence,story,systemd}.test.ts',
+  'test/journeys/{products,proxy-pool,secrets,site-evidence,steering,story,systemd}.test.ts',
   'test/plane/workers/{shared-members,supervisor,workers}.test.ts',
   'test/refill/pace-processes.test.ts',
   'test/refill/simulation/{simulate,trial}.test.ts',
