@@ -60,7 +60,7 @@ export async function openApis(
 }
 
 /** Owns at most one server. A reload replaces it. */
-class ServerSlot<Settings> {
+export class ServerSlot<Settings> {
   readonly #listen: (settings: Settings) => Promise<HttpServer>;
   #server: HttpServer | undefined;
   #settings: Settings | undefined;

@@ -30,17 +30,18 @@ export interface Verdict {
   readonly user: string | undefined;
 }
 
-export class ClientUse {
+/** Plain, because a worker asks other processes for it. */
+export interface ClientUse {
   /** When, in epoch ms: another process may compare it. */
-  at = 0;
-  member = '';
-  exit = '';
-  source = '';
-  location = '';
-  attempts = 0;
+  at: number;
+  member: string;
+  exit: string;
+  source: string;
+  location: string;
+  attempts: number;
   session: string | undefined;
   tag: string | undefined;
-  readonly hosts: string[] = [];
+  readonly hosts: string[];
 }
 
 const MAX_CLIENTS = 1_000;
@@ -312,7 +313,7 @@ export class Leases {
     const held = tag === undefined ? this.#sessions.byName.get(session ?? '')?.member : undefined;
     const member = this.#members.find(held);
     if (member === undefined) return undefined;
-    const use = new ClientUse();
+    const use = makeUse();
     const routing = { ...(session !== undefined && { session }), ...(tag !== undefined && { tag }) };
     note(use, { id: 0, routing, targetHost: '', avoid: [], waitMs: 0 }, member, this.#clock.now());
     return use;
@@ -329,7 +330,17 @@ export class Leases {
   }
 }
 
-const makeUse = () => new ClientUse();
+const makeUse = (): ClientUse => ({
+  at: 0,
+  member: '',
+  exit: '',
+  source: '',
+  location: '',
+  attempts: 0,
+  session: undefined,
+  tag: undefined,
+  hosts: [],
+});
 const makeTags = () => new BoundedMap<string, ClientUse>(MAX_TAGS);
 
 function note(
