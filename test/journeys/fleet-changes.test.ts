@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';
 import { fakeTerminal } from '../commands/fake-terminal.ts';
-import { exitOf, expectPace, openFleetStage } from '../support/fleet-stage.ts';
+import { exitOf, expectPace, idsOf, openFleetStage, PATIENT_DIAL } from '../support/fleet-stage.ts';
 import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 import { NO_STORE, openStore } from '../support/store-server.ts';
 import { until } from '../support/until.ts';
@@ -10,16 +10,7 @@ import { testFolder, writeIn } from './noria-process.ts';
 
 const INTERVAL_MS = 1_000;
 const MEMBERS = 6;
-
-/** Attempts may take long and are not hedged, because a busy machine must not change the exit of a session. */
-const DIAL = 'dial: { waitForMember: 60s, deadline: 60s, attemptTimeout: 60s, hedgeAfter: off }';
-const openStage = () => openFleetStage(MEMBERS, [DIAL]);
-
-const idsOf = ({ control }: Noria) =>
-  control
-    .members()
-    .map(({ id }) => id)
-    .sort();
+const openStage = () => openFleetStage(MEMBERS, [PATIENT_DIAL]);
 
 test.skipIf(NO_STORE)(
   'fleet: what stops the draws of one stops those of all, also of a noria that starts later',

@@ -3,23 +3,14 @@
  * calls: the time between two calls is never shorter than the interval.
  */
 import { expect, test } from 'vitest';
-import { exitOf, expectPace, openFleetStage } from '../support/fleet-stage.ts';
-import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
+import { exitOf, expectPace, idsOf, openFleetStage, PATIENT_DIAL } from '../support/fleet-stage.ts';
+import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 import { NO_STORE, openStore } from '../support/store-server.ts';
 import { until } from '../support/until.ts';
 import { testFolder } from './noria-process.ts';
 
 const MEMBERS = 6;
-
-/** Attempts may take long and are not hedged, because a busy machine must not change the exit of a session. */
-const DIAL = 'dial: { waitForMember: 60s, deadline: 60s, attemptTimeout: 60s, hedgeAfter: off }';
-const openStage = () => openFleetStage(MEMBERS, [DIAL]);
-
-const idsOf = ({ control }: Noria) =>
-  control
-    .members()
-    .map(({ id }) => id)
-    .sort();
+const openStage = () => openFleetStage(MEMBERS, [PATIENT_DIAL]);
 
 test.skipIf(NO_STORE)(
   'fleet: two norias draw as one, share members and sessions, and obey one operator',
@@ -74,7 +65,7 @@ test.skipIf(NO_STORE)('fleet: a new fleet on an empty store makes its first call
       sources: [
         sourceLine(sandbox, 'city', 'shared', 'interval: 10s, size: 2, params: { count: 2, pro: 1 }'),
       ],
-      more: `fleet: { url: "${store.url}", replica: ${replica} }\nstate: { dir: ${testFolder()} }\n${DIAL}`,
+      more: `fleet: { url: "${store.url}", replica: ${replica} }\nstate: { dir: ${testFolder()} }\n${PATIENT_DIAL}`,
     });
   const startedAt = Date.now();
   const [one] = await Promise.all([start('one'), start('two')]);

@@ -7,6 +7,10 @@ import { openStore, type TestStore } from './store-server.ts';
 
 const INTERVAL_MS = 1_000;
 
+/** Attempts may take long and are not hedged, because a busy machine must not change the exit of a session. */
+export const PATIENT_DIAL =
+  'dial: { waitForMember: 60s, deadline: 60s, attemptTimeout: 60s, hedgeAfter: off }';
+
 export interface FleetStage {
   readonly sandbox: Sandbox;
   readonly store: TestStore;
@@ -41,6 +45,13 @@ export async function openFleetStage(size: number, more: readonly string[]): Pro
         more: [`fleet: { url: "redis://127.0.0.1:${storePort}", replica: ${replica} }`, ...more].join('\n'),
       }),
   };
+}
+
+export function idsOf({ control }: Noria): readonly string[] {
+  return control
+    .members()
+    .map(({ id }) => id)
+    .sort();
 }
 
 /** Throws if two calls were closer than the interval. */
