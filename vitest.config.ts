@@ -47,15 +47,15 @@ const LONG = [
   'test/service/client-environment.test.ts',
 ];
 
-/** The folders of tests that wait for other processes most of the time. */
-const WAITING = /^test\/(journeys|plane\/workers|fleet)\//;
+/** Tests that wait for other processes most of the time, and the longest history. */
+const LONGEST = /^test\/(journeys|plane\/workers|fleet|pool\/invariants)\b/;
 
 /** Starts the longest tests first, so that the short ones fill the cores until the end. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const rank = ({ project, moduleId }: TestSpecification) => {
       if (project.name !== 'noria') return 0;
-      return WAITING.test(relative(import.meta.dirname, moduleId)) ? 1 : 2;
+      return LONGEST.test(relative(import.meta.dirname, moduleId)) ? 1 : 2;
     };
     return (await super.sort(files)).sort((a, b) => rank(a) - rank(b)); // stable
   }
