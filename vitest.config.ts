@@ -20,13 +20,13 @@ const WITH_WORKERS = [
 ];
 
 /** A safety net for a machine that is busy with other work. No test measures time, and none takes this long. */
-const LIMIT_MS = 300_000;
+export const LIMIT_MS = 300_000;
 
 /**
  * Tests that `npm run test:all` adds to `npm test`: they drive programs of others, repeat what shorter tests show, show what rarely
  * breaks, or wait for real intervals. It also makes random histories ten times as long (test/support/properties.ts).
  */
-const LONG = [
+export const LONG = [
   'test/admin/starvation.test.ts',
   'test/chaos/{demand,lone-client,pace}.test.ts',
   'test/chaos/fleet/*.test.ts',

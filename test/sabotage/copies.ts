@@ -7,13 +7,8 @@ import { dirname, join, relative } from 'node:path';
 import { findNotHere } from '../support/machine.ts';
 import { NOT_HERE } from '../support/tools.ts';
 
-/** How long a test, and the whole run, may take: many sabotages make a test wait for what never comes, or never yield. */
-export interface Limits {
-  readonly testMs: number;
-  readonly allMs: number | undefined;
-}
-/** The trouble of a run that its limit ended. */
-export const TOO_LONG = 'the run took too long';
+/** Many sabotages make a test wait for what never comes. */
+const LIMIT_MS = 30_000;
 /** What a copy does not need. */
 const LEFT = new Set(['.git', '.venv', 'dist', 'node_modules', '.noria']);
 
@@ -25,8 +20,6 @@ export interface Played {
   readonly failed: readonly string[];
   readonly timedOut: readonly string[];
   readonly trouble: string | undefined;
-  /** By test file, as a path of the checkout. */
-  readonly tookMs: ReadonlyMap<string, number>;
 }
 
 /** What vitest says of a test or hook that it ended. */
@@ -63,19 +56,18 @@ export async function runTests(
   copy: string,
   files: readonly string[],
   options: readonly string[],
-  { testMs, allMs }: Limits = { testMs: 30_000, allMs: undefined },
 ): Promise<Played> {
   const report = join(copy, 'sabotage.json');
   rmSync(report, { force: true });
   const args = [
     'node_modules/vitest/vitest.mjs',
     'run',
-    ...['--reporter=json', `--outputFile=${report}`, '--maxWorkers=2', `--testTimeout=${testMs}`],
+    ...['--reporter=json', `--outputFile=${report}`, '--maxWorkers=2', `--testTimeout=${LIMIT_MS}`],
     ...options,
     ...files,
   ];
-  const output = await run(copy, args, allMs);
-  if (!existsSync(report)) return { failed: [], timedOut: [], trouble: output, tookMs: new Map() };
+  const output = await run(copy, args);
+  if (!existsSync(report)) return { failed: [], timedOut: [], trouble: output };
   const { testResults }: TestReport = JSON.parse(readFileSync(report, 'utf8'));
   const all = testResults.flatMap(({ assertionResults }) => assertionResults);
   const failures = all.filter(({ status }) => status === 'failed');
@@ -88,9 +80,6 @@ export async function runTests(
     failed: failures.filter(saysWhy).map(({ fullName }) => fullName),
     timedOut: failures.filter((failure) => !saysWhy(failure)).map(({ fullName }) => fullName),
     trouble: all.length === 0 || broken !== undefined ? (broken?.message ?? output) : undefined,
-    tookMs: new Map(
-      testResults.map(({ name, startTime, endTime }) => [relative(copy, name), endTime - startTime]),
-    ),
   };
 }
 
@@ -102,9 +91,6 @@ interface AssertionResult {
 
 interface TestReport {
   readonly testResults: readonly {
-    readonly name: string;
-    readonly startTime: number;
-    readonly endTime: number;
     readonly status: string;
     readonly message?: string;
     readonly assertionResults: readonly AssertionResult[];
@@ -112,23 +98,11 @@ interface TestReport {
 }
 
 /** Runs a program of this Node in a copy. @returns the end of what it printed. */
-export async function run(copy: string, args: readonly string[], limitMs?: number): Promise<string> {
-  // A group of its own: its workers end with it, also in an endless loop.
-  const child = spawn(process.execPath, args, {
-    cwd: copy,
-    stdio: ['ignore', 'pipe', 'pipe'],
-    detached: limitMs !== undefined,
-  });
+export async function run(copy: string, args: readonly string[]): Promise<string> {
+  const child = spawn(process.execPath, args, { cwd: copy, stdio: ['ignore', 'pipe', 'pipe'] });
   let output = '';
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding('utf8').on('data', (chunk: string) => (output = (output + chunk).slice(-100_000)));
-  let tooLong = false;
-  const limit = setTimeout(() => {
-    tooLong = true;
-    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
-  }, limitMs);
-  if (limitMs === undefined) clearTimeout(limit);
   await once(child, 'close');
-  clearTimeout(limit);
-  return tooLong ? TOO_LONG : output;
+  return output;
 }

@@ -94,6 +94,5 @@ async function runChaos(copy: string): Promise<Played> {
     failed,
     timedOut: [],
     trouble: failed.length === 0 ? output.slice(-500) : undefined,
-    tookMs: new Map(),
   };
 }
