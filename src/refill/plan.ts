@@ -121,7 +121,7 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
     const count = Math.max(1, Math.floor(Math.min(missing, maxPerCall, quotaLeft)));
     return { kind: 'draw', count, urgent };
   }
-  if (wanted(inputs) === 0 && inputs.stock.heldAt(now) === 0) {
+  if (inputs.stock.heldAt(now) === 0) {
     return {
       kind: 'idle',
       reason: 'too few client requests to hold a member; the next request starts a draw',
@@ -134,7 +134,7 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
   const waiting = Math.min(demand.waiting, size);
-  const lacking = wanted(inputs) - stock.countedAt(now + horizonMs(inputs));
+  const lacking = wantedMembers(inputs) + usedUp(inputs) - stock.countedAt(now + horizonMs(inputs));
   // An urgent draw may request more members than the pool has room for. Quarantined members take up room, but waiting
   // clients cannot use them now.
   const urgent = waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
@@ -143,7 +143,6 @@ function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgen
     return { missing: urgent ? Math.max(missing, waiting) : missing, urgent };
   }
   const needed = Math.max(lacking, waiting);
-  if (needed <= 0) return { missing: needed, urgent };
   // A single missing member gets no spare: if it is dead, the next one comes with the next call.
   const spares = needed === 1 ? 0 : Math.ceil(needed / (1 - inputs.deadShare)) - needed;
   const missing = needed + Math.max(spares, urgent ? Math.min(inputs.failedInARow, MAX_SPARES) : 0);
@@ -159,14 +158,7 @@ function horizonMs({ startInMs, callCycleMs, latencyMs }: DrawInputs): number {
   return startInMs + callCycleMs + latencyMs;
 }
 
-/**
- * The number of members that the pool needs after `horizonMs`, with those that `maxUsesPerMember` or `perHostSpacing`
- * makes unusable in this time.
- */
-function wanted(inputs: DrawInputs): number {
-  return wantedMembers(inputs) + usedUp(inputs);
-}
-
+/** The number of members that `maxUsesPerMember` or `perHostSpacing` makes unusable within `horizonMs`. */
 function usedUp(inputs: DrawInputs): number {
   return Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
 }

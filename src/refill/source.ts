@@ -525,7 +525,7 @@ export class Source {
     const isWanted = () => {
       const plan = this.#plan();
       if (plan.kind === 'draw') count = plan.count;
-      return plan.kind === 'draw' && !this.#isPausedByOperator;
+      return plan.kind === 'draw';
     };
     for (;;) {
       let hasWaited = false;
@@ -601,8 +601,7 @@ export class Source {
   async #send(draw: OpenDraw, place: Place, turn: AbortSignal): Promise<Settlement> {
     if (turn.aborted) return PACE_UNCHANGED;
     const plan = this.#planAfter(0); // plans again: the pool may have changed while the connection opened
-    const mustStop = this.#isPausedByOperator || this.#unreadReport?.suspension !== undefined;
-    if (plan.kind !== 'draw' || mustStop) return PACE_UNCHANGED;
+    if (plan.kind !== 'draw') return PACE_UNCHANGED;
     const { connection, options, signal } = draw;
     const { call, secrets, name: source } = options;
     const { count: asked } = plan;

@@ -2,10 +2,9 @@ import { expect, test } from 'vitest';
 import { MINUTE_MS } from '../../src/core/duration.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { UrlAccess } from '../../src/refill/options.ts';
-import type { CountlessCall } from '../../src/service/request.ts';
 import { createPaceMemory } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { CountingPool, manualTimekeeper, openRig, pass, sourceOptions } from './rig.ts';
+import { CountingPool, LIST_CALL, manualTimekeeper, openRig, pass, sourceOptions } from './rig.ts';
 
 const EVERY_MS = 10 * MINUTE_MS;
 const ROTATE = {
@@ -49,21 +48,10 @@ function openModems(options: { clock?: ManualClock; store?: ReturnType<typeof cr
       },
     }),
   };
-  const list: CountlessCall = {
-    ...({
-      product: 'list',
-      instance: 'list',
-      secrets: [],
-      params: {},
-      url: undefined,
-      file: 'p.txt',
-    } as const),
-    ...({ answer: { format: 'auto' }, login: 'use', protocol: 'http' } as const),
-  };
   const { call: _, ...rest } = sourceOptions({ intervalMs: 0, defaultLifetimeMs: undefined });
   const rig = openRig({
     ...{ clock, pool, urls, ...(options.store && { store: options.store }) },
-    sources: [{ ...rest, call: list, refreshMs: 60 * MINUTE_MS, rotate: ROTATE }],
+    sources: [{ ...rest, call: LIST_CALL, refreshMs: 60 * MINUTE_MS, rotate: ROTATE }],
     prepare: ({ service }) => {
       service.reply = () => ({ code: '10001', entries: LISTED });
     },

@@ -101,12 +101,25 @@ test('draw plan: clients that wait while all members are quarantined cause a dra
   expect(waiting(100)).toEqual({ kind: 'draw', count: 5, urgent: true });
 });
 
+test('draw plan: a draw is urgent if no member is left when its answer arrives', () => {
+  const urgent = (end: number) => {
+    const plan = planDraw(inputs([end], { ...demand({ waiting: 1 }), startInMs: 4_000 }));
+    return plan.kind === 'draw' && plan.urgent;
+  };
+  expect([4_000 + LATENCY_MS, 4_001 + LATENCY_MS].map(urgent)).toEqual([true, false]);
+});
+
 test('draw plan: the pool never exceeds its size plus one draw, expiring and quarantined members included', () => {
   const quarantined = { countedAt: () => 1, heldAt: () => 9, nextLossAt: () => undefined };
   expect(planDraw(inputs([], { stock: quarantined }))).toMatchObject({ kind: 'draw', count: 1 });
   const nextLossAt = (after: number) => (after < 2_000 ? 2_000 : undefined);
   const full = { ...quarantined, heldAt: () => 10, nextLossAt };
   expect(planDraw(inputs([], { stock: full }))).toEqual({ kind: 'enough', checkAt: 2_000 });
+  const ending = [...all(1), ...all(9, 4_000)];
+  expect(planDraw(inputs(ending, { startInMs: 4_000 })), 'they end before the call').toMatchObject({
+    count: 4,
+  });
+  expect(planDraw(inputs([2_000, ...all(5)])), 'there is room').toEqual({ kind: 'enough', checkAt: 300_000 });
 });
 
 test('draw plan: budget and quota limit the count, and a used-up one is reported', () => {
@@ -159,7 +172,10 @@ test('fill demand: the status says what is held and why', () => {
     describeHolding(inputs([], { ...DEMAND, ...perMinute(requests) }), held);
   expect(told(4, 3)).toBe('holds 3 of at most 20: 4 requests a minute, members live 3 min');
   expect(told(2_400, 20)).toBe('holds 20 of at most 20: 40 requests a second, members live 3 min');
+  expect(told(60, 9)).toBe('holds 9 of at most 20: 1 request a second, members live 3 min');
+  expect(told(1, 1)).toBe('holds 1 of at most 20: 1 request a minute, members live 3 min');
   expect(told(0.1, 1)).toBe('holds 1 of at most 20: 6 requests an hour, members live 3 min');
+  expect(describeHolding(inputs([]), 3), 'the size').toBe('holds 3 of 5');
 });
 
 test('fill demand: at light load nothing is held, and a client that waits causes a draw of one', () => {
@@ -178,12 +194,17 @@ test('fill demand: a lost member is replaced only while the demand needs it', ()
   expect(planDraw(inputs(all(7), busy)).kind).toBe('enough');
   expect(planDraw(inputs(all(4), busy))).toMatchObject({ kind: 'draw', count: 3 });
   expect(planDraw(inputs(all(4), { ...busy, deadShare: 0.2 }))).toMatchObject({ count: 4 });
+  expect(planDraw(inputs(all(6), { ...busy, deadShare: 0.2 })), 'one needs no spare').toMatchObject({
+    count: 1,
+  });
   expect(planDraw(inputs(all(20), { ...DEMAND, ...perMinute(1) })).kind, 'from full to light').toBe('enough');
 });
 
 test('fill demand: while clients come, the plan is made again each second', () => {
   const recent = { now: 10_000, ...perMinute(4, { lastWantedAt: 9_000 }) };
+  const later = { now: 10_000, ...perMinute(4, { lastWantedAt: 7_000 }) };
   expect(planDraw(inputs(all(3), { ...DEMAND, ...recent }))).toEqual({ kind: 'enough', checkAt: 11_000 });
+  expect(planDraw(inputs(all(3), { ...DEMAND, ...later }))).toEqual({ kind: 'enough', checkAt: 307_000 });
 });
 
 test('fill demand: for any demand it draws for waiting clients, and never more than the rule allows', () => {

@@ -8,7 +8,7 @@ import { Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import type { SupplyConnection } from '../../src/service/client.ts';
-import type { DrawCall, ExtractCall, ServiceAddress } from '../../src/service/request.ts';
+import type { CountlessCall, DrawCall, ExtractCall, ServiceAddress } from '../../src/service/request.ts';
 import type { WriteGate } from '../../src/service/transport.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
@@ -95,7 +95,7 @@ export class CountingPool implements RefillPool {
     return undefined;
   }
 
-  countsOf() {
+  countsOf(): ReturnType<RefillPool['countsOf']> {
     return undefined;
   }
 
@@ -208,6 +208,11 @@ export function sourceOptions(
     ...rest,
   };
 }
+
+export const LIST_CALL: CountlessCall = {
+  ...{ product: 'list', instance: 'list', secrets: [], params: {}, url: undefined, file: 'p.txt' },
+  ...{ answer: { format: 'auto' }, login: 'use', protocol: 'http' },
+};
 
 export interface Rig {
   readonly clock: ManualClock;

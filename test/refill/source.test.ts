@@ -7,6 +7,7 @@ import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import {
   CountingPool,
+  LIST_CALL,
   manualTimekeeper,
   openRig,
   pass,
@@ -333,6 +334,83 @@ test('source: refill draws the missing members without demand, at the pace', asy
   expect(rig.service.calls).toHaveLength(2);
 });
 
+test('source: a pause that ends while a call is in flight changes nothing', async () => {
+  const rig = openRig();
+  await settle();
+  rig.refiller.pause('city');
+  rig.refiller.resume('city');
+  await settle();
+  expect(rig.status()).toMatchObject({ state: 'drawing', suspended: false });
+  await pass(rig.clock, MINUTE_MS);
+  expect(rig.status()).toMatchObject({ state: 'ready', drawn: 5 });
+  expect(rig.service.calls).toHaveLength(1);
+});
+
+test.each(['pause', 'close'] as const)('source: %s ends the opening of a connection', async (command) => {
+  let opening: AbortSignal | undefined;
+  const rig = openRig({
+    prepare: ({ service }) => {
+      service.connecting = (signal) => {
+        opening = signal;
+        return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+      };
+    },
+  });
+  await settle();
+  expect([rig.status().state, opening?.aborted]).toEqual(['drawing', false]);
+  if (command === 'pause') rig.refiller.pause('city');
+  else await rig.refiller.close();
+  await settle();
+  expect(opening?.aborted).toBe(true);
+  expect(rig.service.calls).toEqual([]);
+  expect(rig.emitted('draw.done')).toEqual([]);
+  expect(rig.clock.armedCount).toBe(0);
+  if (command === 'pause') expect(rig.status().state).toBe('paused');
+});
+
+test('source: while its members refuse the credentials, the status says so, and what to do', async () => {
+  const clock = new ManualClock();
+  const pool = new CountingPool(clock);
+  let blocked: string | null = null;
+  pool.countsOf = () => ({ ready: 3, joining: 1, used: 2, blocked });
+  const sources = [sourceOptions(), sourceOptions({ name: 'list', instance: 'list', intervalMs: 0 })];
+  const rig = openRig({ clock, pool, sources, adviceOnBlock: (name) => `change the login of ${name}` });
+  await pass(clock, MINUTE_MS);
+  expect(rig.status()).toMatchObject({
+    ...{ state: 'ready', blocked: false, suspended: false, ready: 3, joining: 1, used: 2, advice: null },
+  });
+  blocked = 'the members refuse the login';
+  const told = { blocked: true, suspended: true, reason: blocked, ready: 0, joining: 1, used: 2 };
+  expect(rig.status()).toMatchObject({ ...told, state: 'paused', advice: 'change the login of city' });
+  expect(rig.status('list')).toMatchObject({ ...told, state: 'halted', advice: 'change the login of list' });
+});
+
+test('source: a list is read again after `refresh` and at once on request, and members that it lacks leave', async () => {
+  const lists = [[1, 2, 3], [2, 3], [], [7]].map((ports) =>
+    ports.map((port) => ({ host: '192.0.2.1', port, lifetimeMs: 1e9 })),
+  );
+  const rig = openRig({
+    sources: [{ ...sourceOptions({ intervalMs: 0, size: 9 }), call: LIST_CALL, refreshMs: MINUTE_MS }],
+    prepare: ({ service, pool }) => {
+      pool.want('city', NO_CLIENT);
+      service.reply = (_call, index) => ({ entries: lists[index] ?? [], message: `list ${index + 1}` });
+    },
+  });
+  const held = () => [...(rig.pool.members.get('city')?.keys() ?? [])].map((key) => key.split(':')[1]).join();
+  await pass(rig.clock, MINUTE_MS - 1_000);
+  expect([rig.service.calls.length, held()]).toEqual([1, '1,2,3']);
+  expect(rig.status()).toMatchObject({ state: 'ready', reason: 'the list has 3 members; list 1' });
+  await pass(rig.clock, 3_000);
+  expect([rig.service.calls.length, held()]).toEqual([2, '2,3']);
+  rig.refiller.refill('city');
+  await pass(rig.clock, 2_000);
+  expect([rig.service.calls.length, held()], 'an empty list').toEqual([3, '']);
+  await pass(rig.clock, 50_000);
+  expect(rig.service.calls).toHaveLength(3);
+  await pass(rig.clock, 11_000);
+  expect([rig.service.calls.length, held()]).toEqual([4, '7']);
+});
+
 test('source: commands return false for an unknown name', () => {
   const { refiller } = openRig();
   expect([refiller.refill('x'), refiller.pause('x'), refiller.resume('x')]).toEqual([false, false, false]);
@@ -478,6 +556,11 @@ test('source: members that fail unused make it slow down and warn, until one is 
     /^10 members in a row failed before their first use/,
   );
   expect(rig.status()).toMatchObject({ used: 0, unused: rig.status().drawn });
+  expect(rig.status().lastDraw).toEqual({
+    result: 'useless',
+    advice: expect.stringContaining('upstream.protocol'),
+  });
+  expect(rig.status().meaning).toMatch(/^\d+ members in a row failed before their first use\.$/);
   rig.bus.emit('dial.attempted', {
     ...{ source: 'city', member: 'm', outcome: 'accepted', phase: 'done' },
     ...{ blame: 'nobody', ms: 1, hedge: false },
