@@ -11,15 +11,6 @@ import type { WaitingClient } from './waiting-queue.ts';
 /** A client that can be served within this share of its waiting time needs no draw. */
 export const SOON_SHARE = 1 / 3;
 
-export function quarantinedAt(source: PoolSource, moment: number, onlyReplaced: boolean): number {
-  let count = 0;
-  for (const { phase, usableUntil } of source.quarantined) {
-    if (phase.name !== 'quarantined' || phase.untilAt <= moment || usableUntil.key <= moment) continue;
-    if (phase.replaced || !onlyReplaced) count += 1;
-  }
-  return count;
-}
-
 /** Of all replicas, without the group whose `PoolSharing` object is `except`. */
 export function demandOf(source: PoolSource, here: Demand, except?: object): Demand {
   let sum = here;
@@ -66,12 +57,14 @@ export function demandHere(
     lastWantedAt = Math.max(lastWantedAt, lastWantedIn(candidates, source));
     if (source.blockedReason === undefined) waitingHere += candidates.waitingForDrawCount;
   }
+  const perSecond = source.requests.perSecond(now);
+  const { maxUsesPerMember } = members.settings.rotation;
   return {
     waiting: waitingHere,
     stranded: waitingHere === 0 ? 0 : strandedIn(source, waiting, members, now),
     lastWantedAt,
-    usedUpPerSecond: source.usedUp.perSecond(now),
-    perSecond: source.requests.perSecond(now),
+    usedUpPerSecond: maxUsesPerMember === 0 ? 0 : perSecond / maxUsesPerMember,
+    perSecond,
     held,
   };
 }

@@ -168,8 +168,6 @@ export class Leases {
       member.pendingUses -= 1;
       member.uses += 1;
       member.source.requests.add(now);
-      const { maxUsesPerMember } = this.#members.settings.rotation;
-      if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
       if (late !== true) this.#noteUse(request, member);
     }
     this.#members.recordSuccess(member, latencyMs, now);

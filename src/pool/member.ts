@@ -212,27 +212,6 @@ export class Member {
   }
 }
 
-/** After this time, an event has about a third of its weight. */
-const RATE_MEMORY_MS = 30_000;
-
-class DecayingRate {
-  #amount = 0;
-  #updatedAt = 0;
-
-  add(amount: number, now: number): void {
-    this.#amount = this.#decayed(now) + amount;
-    this.#updatedAt = now;
-  }
-
-  perSecond(now: number): number {
-    return (this.#decayed(now) * 1_000) / RATE_MEMORY_MS;
-  }
-
-  #decayed(now: number): number {
-    return this.#amount === 0 ? 0 : this.#amount * Math.exp((this.#updatedAt - now) / RATE_MEMORY_MS);
-  }
-}
-
 export class PoolSource {
   readonly name: string;
   options: PoolSourceOptions;
@@ -256,8 +235,6 @@ export class PoolSource {
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /** What other replicas last reported. Each key is the `PoolSharing` object of one group of replicas. */
   readonly demandElsewhere = new Map<object, Demand>();
-  /** The members that become unusable because they reach `maxUsesPerMember`. */
-  readonly usedUp = new DecayingRate();
   readonly requests = new RequestRate();
   typicalLatencyMs = 0;
 

@@ -10,7 +10,7 @@ import type { EventBus } from '../core/events.ts';
 import type { Random } from '../core/random.ts';
 import { roughDuration } from '../core/words.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
-import { demandHere, demandOf, quarantinedAt, SOON_SHARE, searchedSources, servedAt } from './demand.ts';
+import { demandHere, demandOf, SOON_SHARE, searchedSources, servedAt } from './demand.ts';
 import { type AddedMembers, type Demand, type DrawnMember, NO_DEMAND } from './drawn-member.ts';
 import {
   couldDraw,
@@ -197,37 +197,26 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Members that clients can use at `moment` without another draw, minus the waiting clients, at most `size` of them. Includes unproven members
-   * and those of a blocked source.
+   * The members at `moment` without another draw; while clients are stranded, members that cannot serve them take no room. `usable`: for clients,
+   * minus the waiting ones, at most `size` of them; with unproven members and those of a blocked source. `counted`: also each quarantined
+   * member that no draw will replace. `held`: all, also the quarantined ones.
    */
-  usableAt(sourceName: string, moment: number): number {
-    return this.#countAt(sourceName, moment, false);
-  }
-
-  /** Like `usableAt`, but also counts each quarantined member that no draw will replace. */
-  countedAt(sourceName: string, moment: number): number {
-    return this.#countAt(sourceName, moment, true);
-  }
-
-  /**
-   * With quarantined members. While clients are stranded, members that cannot serve them take no room: at most `size` minus these clients.
-   */
-  heldAt(sourceName: string, moment: number): number {
+  stockAt(sourceName: string, moment: number) {
     const source = this.#members.sources.get(sourceName);
-    if (source === undefined) return 0;
-    const held = source.expiries.size - source.expiries.countUpTo(moment);
-    return withoutStranded(source, held, this.demandFor(source));
-  }
-
-  #countAt(sourceName: string, moment: number, onlyReplaced: boolean): number {
-    const source = this.#members.sources.get(sourceName);
-    if (source === undefined) return 0;
-    const { expiries, options } = source;
+    if (source === undefined) return { usable: 0, counted: 0, held: 0 };
+    const { expiries, quarantined, options } = source;
+    const { waiting, stranded } = this.demandFor(source);
     const held = expiries.size - expiries.countUpTo(moment);
-    const demand = this.demandFor(source);
-    const waiting = Math.min(demand.waiting, options.size);
-    const free = held - quarantinedAt(source, moment, onlyReplaced) - waiting;
-    return Math.max(0, withoutStranded(source, free, demand));
+    let usable = held - Math.min(waiting, options.size);
+    let counted = usable;
+    for (const { phase, usableUntil } of quarantined) {
+      if (phase.name !== 'quarantined' || phase.untilAt <= moment || usableUntil.key <= moment) continue;
+      usable -= 1;
+      if (phase.replaced) counted -= 1;
+    }
+    const room = stranded === 0 ? Number.POSITIVE_INFINITY : Math.max(0, options.size - stranded);
+    const inRoom = (count: number) => Math.max(0, Math.min(count, room));
+    return { usable: inRoom(usable), counted: inRoom(counted), held: inRoom(held) };
   }
 
   nextLossAt(sourceName: string, moment: number): number | undefined {
@@ -739,10 +728,6 @@ export class Pool implements LeaseProvider {
       return this.#poolEmpty('No source that can serve this request will have a member soon.', routing);
     };
   }
-}
-
-function withoutStranded({ options }: PoolSource, count: number, { stranded }: Demand): number {
-  return stranded === 0 ? count : Math.min(count, options.size - Math.min(stranded, options.size));
 }
 
 function hasMemberFor(

@@ -45,7 +45,7 @@ export interface Extractor {
 /** What refill needs of the pool: synchronous and fast, because a source calls it each time it checks whether to draw. */
 export type RefillPool = Pick<
   Pool,
-  | ('usableAt' | 'countedAt' | 'heldAt' | 'nextLossAt' | 'demand')
+  | ('stockAt' | 'nextLossAt' | 'demand')
   | ('addMembers' | 'retainMembers' | 'drainMember' | 'limitTunnels' | 'unlimitTunnels')
 > & {
   countsOf(source: string): Pick<SourceCounts, 'ready' | 'joining' | 'used' | 'blocked'> | undefined;

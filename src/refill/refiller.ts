@@ -148,7 +148,7 @@ export class Refiller {
     if (!earlier.some((other) => other.canServe)) return false;
     const now = clock.monotonic();
     const isWanted = pool.demand(name).waiting > 0;
-    return !(isWanted && earlier.some((other) => pool.usableAt(other.options.name, now) > 0));
+    return !(isWanted && earlier.some((other) => pool.stockAt(other.options.name, now).usable > 0));
   }
 
   #subscribe(): Disposable[] {

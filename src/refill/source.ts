@@ -123,8 +123,8 @@ export class Source {
     const shared = context.sharedCount?.(name);
     this.statistics = new SourceStatistics(clock.now(), snapshot, { unproven, shared });
     this.#stock = {
-      countedAt: (at) => pool.countedAt(name, at),
-      heldAt: (at) => pool.heldAt(name, at),
+      countedAt: (at) => pool.stockAt(name, at).counted,
+      heldAt: (at) => pool.stockAt(name, at).held,
       nextLossAt: (after) => pool.nextLossAt(name, after),
     };
     this.#openHelpers();
@@ -137,7 +137,7 @@ export class Source {
   /** Whether it has usable members, or will probably have some soon: sources with greater priority numbers then wait. */
   get canServe(): boolean {
     const { pool, clock } = this.#context;
-    if (pool.usableAt(this.options.name, clock.monotonic()) > 0) return true;
+    if (pool.stockAt(this.options.name, clock.monotonic()).usable > 0) return true;
     if (isSuspended(this.#phase) || !this.statistics.isPromising) return false;
     return (this.#nextCallMs() ?? Infinity) + this.statistics.latencyMs <= SOON_MS;
   }
@@ -442,8 +442,8 @@ export class Source {
     const { pool, clock } = this.#context;
     const { name, refreshMs } = this.options;
     const now = clock.monotonic();
-    if (refreshMs === undefined) return describeHolding(this.#holding(0), pool.usableAt(name, now));
-    const list = `the list has ${formatCount(pool.heldAt(name, now), 'member')}`;
+    if (refreshMs === undefined) return describeHolding(this.#holding(0), pool.stockAt(name, now).usable);
+    const list = `the list has ${formatCount(pool.stockAt(name, now).held, 'member')}`;
     return [list, this.#last?.message, this.#rotation?.text()].filter(Boolean).join('; ');
   }
 
@@ -638,7 +638,7 @@ export class Source {
     const statistics = this.statistics;
     const ms = clock.monotonic() - startedAt;
     const aheadMs = this.#gapMs + statistics.latencyMs; // before the next draw can deliver
-    const usable = () => pool.usableAt(source, clock.monotonic() + aheadMs);
+    const usable = () => pool.stockAt(source, clock.monotonic() + aheadMs).usable;
     const usableBefore = usable();
     if (outcome.limitsConnections) pool.limitTunnels(source, TUNNEL_SHARE);
     else if (outcome.code === SUCCESS) pool.unlimitTunnels(source);

@@ -101,7 +101,7 @@ test.each(SEEDS)('chaos demand: no member too many and no early call (seed %i)',
     while ((allowed[0]?.at ?? at) < at - LIFETIME_MS - 2 * INTERVAL_MS) allowed.shift();
     const peak = Math.max(...allowed.map(({ members }) => members));
     // Members that end before the next call can deliver are being replaced, so they do not count.
-    const held = pool.usableAt('city', at + AHEAD_MS);
+    const held = pool.stockAt('city', at + AHEAD_MS).usable;
     most = Math.max(most, held);
     excess = Math.max(excess, held - Math.ceil(peak / (1 - dead) / (1 - dead)) - SPARES);
   }

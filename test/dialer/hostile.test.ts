@@ -77,7 +77,7 @@ test('hostile: of members that reach no target, a tenth is replaced to find out 
     clock.advance(20);
   }
   await until('no probe runs', () => pool.members().every(({ openTunnels }) => openTunnels === 0));
-  expect([left, pool.countedAt('city', clock.monotonic())]).toEqual([[], 18]);
+  expect([left, pool.stockAt('city', clock.monotonic()).counted]).toEqual([[], 18]);
 });
 
 test('hostile: a port that every unproven member refuses costs no member anything', async () => {
@@ -164,7 +164,7 @@ test('hostile: a member that fails one client for two targets gets no clients un
     new Set([badId]),
   ]);
   for (let use = 0; use < 4; use += 1) await tunnel('two.example:443', 'answered');
-  expect([left, pool.countedAt('city', clock.monotonic())], 'one client alone').toEqual([[], 4]);
+  expect([left, pool.stockAt('city', clock.monotonic()).counted], 'one client alone').toEqual([[], 4]);
   clock.advance(1_000);
   await until('the probe has decided', () => left.length > 0);
   expect(left).toMatchObject([{ member: badId, reason: 'failed', fault: 'member-closed' }]);
@@ -217,7 +217,7 @@ test.each([
     openProber();
     let drawn = 0;
     const refill = () => {
-      while (pool.countedAt('city', clock.monotonic()) < 10) {
+      while (pool.stockAt('city', clock.monotonic()).counted < 10) {
         drawn += 1;
         const at = { protocol: 'http', host: `127.0.1.${drawn}`, port: good.port } as const;
         pool.addMembers('city', [{ ...at, endsAt: clock.monotonic() + 1_800_000, unproven: false }]);

@@ -235,9 +235,9 @@ test('replica: waiting clients are the demand of all, and a rise is known at onc
   expect(b.events('demand.rose').length).toBe(before + 1);
   expect(b.pool.demand('city')).toMatchObject({ waiting: 1, lastWantedAt: fleet.clock.monotonic() });
   expect(b.pool.waitingCount).toBe(1);
-  expect(b.pool.usableAt('city', fleet.clock.monotonic() + 1_000)).toBe(0);
+  expect(b.pool.stockAt('city', fleet.clock.monotonic() + 1_000).usable).toBe(0);
   addMembers(b, 1);
-  expect(b.pool.usableAt('city', fleet.clock.monotonic()), 'it serves the waiting client').toBe(1);
+  expect(b.pool.stockAt('city', fleet.clock.monotonic()).usable, 'it serves the waiting client').toBe(1);
   await waiting;
   await settled();
   expect([b.pool.demand('city').waiting, b.pool.waitingCount]).toEqual([0, 0]);
@@ -252,8 +252,8 @@ test('replica: what another replica announces draws at most twice the size withi
   let number = 0;
   const draw = (): number => {
     const stock = {
-      countedAt: (at: number) => a.pool.countedAt('city', at),
-      heldAt: (at: number) => a.pool.heldAt('city', at),
+      countedAt: (at: number) => a.pool.stockAt('city', at).counted,
+      heldAt: (at: number) => a.pool.stockAt('city', at).held,
       nextLossAt: (at: number) => a.pool.nextLossAt('city', at),
     };
     const plan = planDraw({

@@ -39,7 +39,7 @@ test('demand: the usable members at a moment, and the next loss, match a count o
         kit.pool.addMembers('city', [drawn(kit, number, life * 1_000)]);
       const ends = seconds.map((life) => (life - 3) * 1_000);
       const atMs = at * 1_000;
-      expect(kit.pool.usableAt('city', atMs)).toBe(ends.filter((end) => end > atMs).length);
+      expect(kit.pool.stockAt('city', atMs).usable).toBe(ends.filter((end) => end > atMs).length);
       const later = ends.filter((end) => end > atMs);
       expect(kit.pool.nextLossAt('city', atMs)).toBe(later.length === 0 ? undefined : Math.min(...later));
     }),
@@ -53,8 +53,8 @@ test('demand: quarantined members count from the end of their quarantine, draini
   fail(kit, acquire(kit));
   const tunnel = acquire(kit);
   kit.pool.evict(tunnel.member);
-  expect(kit.pool.usableAt('city', 9_999)).toBe(1);
-  expect(kit.pool.usableAt('city', 10_000)).toBe(2);
+  expect(kit.pool.stockAt('city', 9_999).usable).toBe(1);
+  expect(kit.pool.stockAt('city', 10_000).usable).toBe(2);
 });
 
 test('demand: a member quarantined until its end is subtracted once', () => {
@@ -62,7 +62,7 @@ test('demand: a member quarantined until its end is subtracted once', () => {
   addMembers(kit, 1, 30_000);
   fail(kit, acquire(kit));
   kit.pool.addMembers('city', [drawn(kit, 9, 120_000)]);
-  expect(kit.pool.usableAt('city', 28_000)).toBe(1);
+  expect(kit.pool.stockAt('city', 28_000).usable).toBe(1);
 });
 
 test('demand: held members include quarantined ones, but not draining ones', () => {
@@ -70,9 +70,9 @@ test('demand: held members include quarantined ones, but not draining ones', () 
   addMembers(kit, 3, 60_000);
   fail(kit, acquire(kit));
   kit.pool.evict(acquire(kit).member);
-  expect([kit.pool.usableAt('city', 0), kit.pool.heldAt('city', 0)]).toEqual([1, 2]);
-  expect(kit.pool.heldAt('city', 57_000)).toBe(0);
-  expect(kit.pool.heldAt('nowhere', 0)).toBe(0);
+  expect([kit.pool.stockAt('city', 0).usable, kit.pool.stockAt('city', 0).held]).toEqual([1, 2]);
+  expect(kit.pool.stockAt('city', 57_000).held).toBe(0);
+  expect(kit.pool.stockAt('nowhere', 0).held).toBe(0);
 });
 
 test('demand: unproven members and those of a blocked source count as usable', () => {
@@ -80,12 +80,12 @@ test('demand: unproven members and those of a blocked source count as usable', (
   addMembers(kit, 2);
   kit.pool.addMembers('city', [drawn(kit, 9, 60_000, { unproven: true })]);
   kit.pool.blockSource('city', 'credentials refused');
-  expect(kit.pool.usableAt('city', 0)).toBe(3);
+  expect(kit.pool.stockAt('city', 0).usable).toBe(3);
 });
 
 test('demand: an unknown source has no members and no demand', () => {
   const { pool } = openKit();
-  expect(pool.usableAt('nowhere', 0)).toBe(0);
+  expect(pool.stockAt('nowhere', 0).usable).toBe(0);
   expect(pool.nextLossAt('nowhere', 0)).toBeUndefined();
   expect(pool.demand('nowhere').waiting).toBe(0);
 });
@@ -151,11 +151,11 @@ test('demand: each waiting client reduces the usable members by one, up to the s
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 }, sources: [{ ...CITY, size: 3 }] });
   addMembers(kit, 5);
   for (let tunnel = 0; tunnel < 5; tunnel += 1) acquire(kit);
-  expect(kit.pool.usableAt('city', 0)).toBe(5);
+  expect(kit.pool.stockAt('city', 0).usable).toBe(5);
   wait(kit);
-  expect(kit.pool.usableAt('city', 0)).toBe(4);
+  expect(kit.pool.stockAt('city', 0).usable).toBe(4);
   for (let more = 0; more < 9; more += 1) wait(kit);
-  expect(kit.pool.usableAt('city', 0)).toBe(2);
+  expect(kit.pool.stockAt('city', 0).usable).toBe(2);
 });
 
 test('demand: with maxUsesPerMember, members are used up at the rate of requests', () => {
@@ -265,12 +265,14 @@ test.each([
   banAll(kit);
   const client = kit.pool.acquire(request(routing, { waitMs: 15_000 }));
   expect(kit.pool.demand('city').waiting).toBe(1);
-  expect([kit.pool.usableAt('city', 0), kit.pool.countedAt('city', 0), kit.pool.heldAt('city', 0)]).toEqual([
-    1, 1, 1,
-  ]);
+  expect([
+    kit.pool.stockAt('city', 0).usable,
+    kit.pool.stockAt('city', 0).counted,
+    kit.pool.stockAt('city', 0).held,
+  ]).toEqual([1, 1, 1]);
   kit.pool.addMembers('city', [drawn(kit, 9)]);
   await expect(client).resolves.toMatchObject({ source: 'city' });
-  expect([kit.pool.usableAt('city', 0), kit.pool.heldAt('city', 0)]).toEqual([4, 4]);
+  expect([kit.pool.stockAt('city', 0).usable, kit.pool.stockAt('city', 0).held]).toEqual([4, 4]);
 });
 
 test('demand: a member that is banned for another host, or only full, still counts for a waiting client', () => {
@@ -280,5 +282,5 @@ test('demand: a member that is banned for another host, or only full, still coun
     kit.pool.ban({ holder: { member: id }, host: 'other.example', verdict: 'banned' });
   for (let tunnel = 0; tunnel < 3; tunnel += 1) acquire(kit);
   wait(kit);
-  expect([kit.pool.usableAt('city', 0), kit.pool.heldAt('city', 0)]).toEqual([2, 3]);
+  expect([kit.pool.stockAt('city', 0).usable, kit.pool.stockAt('city', 0).held]).toEqual([2, 3]);
 });

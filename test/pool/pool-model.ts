@@ -270,7 +270,7 @@ export class PoolModel {
         expect(counts[state], state).toBe(own.filter((member) => member.state === state).length);
       }
       const notDraining = own.filter(({ state }) => state !== 'draining').length;
-      expect(pool.usableAt(counts.source, clock.monotonic())).toBeLessThanOrEqual(notDraining);
+      expect(pool.stockAt(counts.source, clock.monotonic()).usable).toBeLessThanOrEqual(notDraining);
     }
   }
 

@@ -56,12 +56,9 @@ export class CountingPool implements RefillPool {
     return this.#ends(source).filter((endsAt) => endsAt > atMs).length;
   }
 
-  countedAt(source: string, atMs: number): number {
-    return this.usableAt(source, atMs);
-  }
-
-  heldAt(source: string, atMs: number): number {
-    return this.usableAt(source, atMs);
+  stockAt(source: string, atMs: number) {
+    const count = this.usableAt(source, atMs);
+    return { usable: count, counted: count, held: count };
   }
 
   nextLossAt(source: string, afterMs: number): number | undefined {

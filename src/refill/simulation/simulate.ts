@@ -118,9 +118,7 @@ function openReplica(
 /** The pool as refill of one replica sees it: members that it draws join all pools, and the demand is that of all. */
 function sharedPool(own: Pool, pools: readonly Pool[]): RefillPool {
   return {
-    usableAt: (source, moment) => own.usableAt(source, moment),
-    countedAt: (source, moment) => own.countedAt(source, moment),
-    heldAt: (source, moment) => own.heldAt(source, moment),
+    stockAt: (source, moment) => own.stockAt(source, moment),
     nextLossAt: (source, moment) => own.nextLossAt(source, moment),
     countsOf: (source) => own.countsOf(source),
     retainMembers: (source, kept) => own.retainMembers(source, kept),

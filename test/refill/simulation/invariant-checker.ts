@@ -215,7 +215,7 @@ export class InvariantChecker {
     const demand = pool.demand(name);
     const { waiting } = demand;
     const missing = this.#wanted(demand, source) - this.#fewestUsable(source, pool, now);
-    const urgent = waiting > 0 && pool.usableAt(name, now) === 0 ? Math.min(waiting, size) : 0;
+    const urgent = waiting > 0 && pool.stockAt(name, now).usable === 0 ? Math.min(waiting, size) : 0;
     const most = Math.max(missing, urgent);
     if (count > most) this.violated(`${name} requested ${count} members, ${most} were missing`);
     const quietMs = this.#now - this.#lastRequestAt;
@@ -230,7 +230,7 @@ export class InvariantChecker {
     let fewest = Infinity;
     let at: number | undefined = now + source.intervalMs + PACE_SLACK_MS;
     while (at !== undefined && at <= now + this.#horizonMs(source)) {
-      fewest = Math.min(fewest, pool.usableAt(source.name, at));
+      fewest = Math.min(fewest, pool.stockAt(source.name, at).usable);
       at = pool.nextLossAt(source.name, at);
     }
     return fewest;
@@ -285,7 +285,7 @@ export class InvariantChecker {
     );
     if (isTroubled) return false;
     const { sources } = this.#options.refill;
-    if (sources.some(({ name }) => pool.usableAt(name, life.clock.monotonic()) > 0)) return false;
+    if (sources.some(({ name }) => pool.stockAt(name, life.clock.monotonic()).usable > 0)) return false;
     // A later priority may wait for an earlier one that will draw soon.
     const first = Math.min(...sources.map(({ priority }) => priority));
     return sources.some(({ priority, call }) => {
