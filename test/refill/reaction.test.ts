@@ -6,6 +6,7 @@ import {
   outcomeOfError,
   type Reaction,
   reactTo,
+  reportOf,
   type Suspension,
 } from '../../src/refill/reaction.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
@@ -135,6 +136,37 @@ test('reaction: a block causes silence from two minutes up to half an hour, also
     expect(suspension?.urgentAt).toBe(suspension?.untilAt);
     expect(settlement).toEqual({ kind: 'silence', ms: suspension?.untilAt });
   }
+});
+
+test('reaction: an answer that noria cannot read is retried after half a minute', () => {
+  for (const code of ['service-protocol', 'link-unreadable', 'service-not-found'] as const)
+    expect(reactToFault(code).suspension, code).toMatchObject({ name: 'backoff', untilAt: 30_000 });
+});
+
+test('reaction: the failure of a front proxy is told in its own words', () => {
+  const outcome = outcomeOfError(new NoriaError('front-proxy-failed', 'front.test refused the login'));
+  expect(outcome).toMatchObject({ summary: 'Front.test refused the login.', message: undefined });
+});
+
+test('reaction: a report tells what concerns the instance, and a success; not a failure of one noria', () => {
+  const report = (product: Product, given: DrawAnswer, quota = {}) => {
+    const outcome = outcomeOfAnswer(product, given);
+    return reportOf(outcome, reactTo(outcome, call(1)).suspension, quota);
+  };
+  for (const code of ['10001', '12009', '12002'])
+    expect(report('short-classic', answer(code), { remaining: 9 }), code).toEqual({
+      quota: { remaining: 9 },
+    });
+  for (const code of ['12001', '12007', '12003'])
+    expect(report('short-classic', answer(code)), code).toBeUndefined();
+  const down = outcomeOfError(new NoriaError('service-transport', 'no answer'));
+  expect(reportOf(down, reactTo(down, call(1)).suspension, {})).toBeUndefined();
+  expect(report('short-classic', answer('12006'))?.suspension).toMatchObject({
+    ...{ phase: 'halted', code: '12006', limitsConnections: false },
+  });
+  expect(report('long-residential', answer('12008'))?.suspension).toMatchObject({
+    ...{ phase: 'paused', untilAt: 5 * MINUTE_MS, limitsConnections: true },
+  });
 });
 
 test('reaction: an unusable address halts, and a defect of the program is rethrown', () => {

@@ -111,6 +111,81 @@ test('source statistics: the latency is a default until the first answer, then a
   expect(statistics.latencyMs).toBe(500);
 });
 
+test('source statistics: the lifetime is a default until the service tells one, then a moving average', () => {
+  const statistics = fresh();
+  statistics.recordLifetimes([Infinity, 0, -5]);
+  expect(statistics.lifetimeMs).toBe(60_000);
+  statistics.recordLifetimes([100_000, 200_000, Infinity]);
+  expect(statistics.lifetimeMs).toBe(150_000);
+  statistics.recordLifetimes([50_000]);
+  expect(statistics.lifetimeMs).toBe(130_000);
+});
+
+test('source statistics: the share of dead members moves with each member that leaves, and survives a restart', () => {
+  const statistics = fresh();
+  expect(statistics.snapshot()).not.toHaveProperty('deadShare');
+  statistics.recordRemoval(0, DEAD);
+  expect(statistics.deadShare, 'dead on arrival').toBeCloseTo(0.04);
+  statistics.recordRemoval(0, { hasFailed: false, isOwn: true });
+  expect(statistics.deadShare, 'expired without a use').toBeCloseTo(0.04);
+  statistics.recordRemoval(2, DEAD);
+  expect(statistics.deadShare, 'failed after uses').toBeCloseTo(0.038);
+  expect(statistics.failedInARow).toBe(1);
+  for (let time = 0; time < 1_000; time += 1) statistics.recordRemoval(0, DEAD);
+  expect(statistics.deadShare, 'at most').toBeCloseTo(0.8);
+  const stored = readStatistics(JSON.parse(JSON.stringify({ city: statistics.snapshot() }))).get('city');
+  expect(new SourceStatistics(MIDNIGHT_AT, stored, { unproven: false }).deadShare).toBeCloseTo(0.8);
+});
+
+test('source statistics: members that another noria drew count for its draws, not for those of this one', () => {
+  const statistics = fresh();
+  for (const [uses, isOwn] of [
+    [3, true],
+    [0, true],
+    [0, true],
+    [1, false],
+    [0, false],
+  ] as const)
+    statistics.recordRemoval(uses, { hasFailed: false, isOwn });
+  expect(statistics).toMatchObject({ used: 1, unused: 2 });
+});
+
+test('source statistics: a reload forgets fruitless draws and dead members, another instance its limits', () => {
+  const statistics = fresh();
+  for (let time = 0; time < 12; time += 1) statistics.recordRemoval(0, DEAD);
+  for (let draw = 0; draw < 5; draw += 1) statistics.recordDraw(0, 0, GAP_MS);
+  statistics.learnedMax = 2;
+  statistics.quota = { remaining: 5 };
+  expect([statistics.isPromising, statistics.notBeforeAt(false)]).toEqual([false, 120_000]);
+  statistics.forgetDraws();
+  expect([statistics.isPromising, statistics.notBeforeAt(false)]).toEqual([true, 0]);
+  statistics.recordDraw(0, 0, GAP_MS);
+  expect(statistics.notBeforeAt(false), 'counts from the start').toBe(0);
+  expect([statistics.isPromising, statistics.learnedMax]).toEqual([false, 2]);
+  statistics.forgetInstance();
+  expect([statistics.learnedMax, statistics.quota]).toEqual([Infinity, {}]);
+});
+
+test('daily budget: in a fleet it counts the IPs of all, and adds its own again only if it has any', () => {
+  const added: (readonly string[])[] = [];
+  let others = 0;
+  const shared = { add: (ips: readonly string[]) => void added.push(ips), used: () => others };
+  const budget = new DailyBudget(MIDNIGHT_AT, undefined, shared);
+  budget.shareAgain(MIDNIGHT_AT);
+  expect(added).toEqual([]);
+  budget.add(['a', 'b'], MIDNIGHT_AT);
+  budget.shareAgain(MIDNIGHT_AT);
+  expect(added).toEqual([
+    ['a', 'b'],
+    ['a', 'b'],
+  ]);
+  expect(budget.used(MIDNIGHT_AT)).toBe(2);
+  others = 7;
+  expect(budget.used(MIDNIGHT_AT)).toBe(7);
+  budget.shareAgain(MIDNIGHT_AT + DAY_MS);
+  expect(added, 'those of yesterday').toHaveLength(2);
+});
+
 test('source statistics: the smaller of budget and quota limits a draw; a stale "0 left" does not', () => {
   const statistics = fresh();
   expect(statistics.quotaLeft(undefined, MIDNIGHT_AT)).toBe(Infinity);
