@@ -110,6 +110,10 @@ test('chaos: one failure more is allowed for each time that a noria has to learn
   expect(judge({ succeeded: 4_000, faults, found: exchanges(6, CUT) }), 'not in a longer run').toHaveLength(
     1,
   );
+  const open = exchanges(80, { kind: 'ok' }, 895);
+  const crowded = (count: number) => ({ succeeded: 200, faults, found: [...open, ...exchanges(count, CUT)] });
+  expect(judge(crowded(31)), 'one in eight of 80 that were open, three times, and one').toEqual([]);
+  expect(judge(crowded(32))).toHaveLength(1);
 });
 
 test.each<[string, Parameters<typeof judge>[0], RegExp]>([

@@ -17,7 +17,7 @@ const MOST_SINGLE_FAILURES = 1;
  * A noria's loop waits for the core after each piece of work, the judge's mostly between two: with 18 busy loops on two cores, a noria
  * whose memory was short was 5.2 times as late as the judge.
  */
-const MOST_TIMES_AS_LATE = 6;
+export const MOST_TIMES_AS_LATE = 6;
 /** How much memory a run may leave in use: for caches that fill, and for sockets in their last seconds. */
 const MORE_RSS_BYTES = 64 * 2 ** 20;
 const MORE_DESCRIPTORS = 24;

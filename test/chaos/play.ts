@@ -6,10 +6,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { seededRandom } from '../../src/core/random.ts';
-import { CLIENT_KINDS, exchange } from './clients.ts';
+import { CLIENT_KINDS, type ClientOptions, exchange } from './clients.ts';
 import { storeFaults } from './faults/store.ts';
 import { disturb } from './hostile-clients.ts';
-import { type Judged, violationsOf } from './judge.ts';
+import { type Judged, MOST_TIMES_AS_LATE, violationsOf } from './judge.ts';
 import { type FaultSummary, Recording } from './record.ts';
 import { type PlannedFault, planFaults, WARM_UP_MS } from './schedule.ts';
 import { DEADLINE_MS, openStage, SECRETS, type Stage, USERNAME } from './stage.ts';
@@ -42,7 +42,7 @@ export interface RunResult {
 const EXCHANGE_EVERY_MS = 25;
 const DISTURB_EVERY_MS = 200;
 const SAMPLE_EVERY_MS = 500;
-/** The time limit of a client: noria's deadline, and some time for the network in between. */
+/** The time limit of a client, on a machine that delays nothing: noria's deadline, and some time for the network in between. */
 const PATIENCE_MS = DEADLINE_MS + 2_000;
 /** After the last fault, noria has this time to release what the fault has left. */
 const COOL_DOWN_MS = 8_000;
@@ -71,9 +71,11 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
       if (!askedExits.has(exit)) sample();
       return askedExits.has(exit);
     };
+    const ownDelayMs = () => own.percentile(99) / 1e6;
+    const limitMs = () => PATIENCE_MS + MOST_TIMES_AS_LATE * ownDelayMs();
     const sampling = setInterval(sample, SAMPLE_EVERY_MS);
     const disturbing = keepDisturbing(stage, seed);
-    const traffic = keepExchanging(stage, recording, { seed, startedAt, isOfSource });
+    const traffic = keepExchanging(stage, recording, { seed, startedAt, isOfSource, limitMs });
     await pause(WARM_UP_MS);
     const ofStore = stage.store === undefined ? [] : storeFaults(stage.store);
     await playFaults(stage, recording, planFaults(seed, durationMs - COOL_DOWN_MS, ofStore), startedAt);
@@ -82,7 +84,6 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     await traffic.stop();
     clearInterval(sampling);
     sample(); // the last requests may have used members that are newer than the last sample
-    const ownDelayMs = own.percentile(99) / 1e6;
     own.disable();
     await pause(COOL_DOWN_MS);
     tombstones.close();
@@ -93,7 +94,7 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     const exitCodes = await Promise.all(stage.on.map(({ subject }) => subject.stop()));
     const stored = stage.store === undefined ? '' : contentsOf(stage.store.folder);
     const { lateMs } = tombstones;
-    const measured = { lateMs, exits, served: served + stored, eventLoopDelayMs, ownDelayMs };
+    const measured = { lateMs, exits, served: served + stored, eventLoopDelayMs, ownDelayMs: ownDelayMs() };
     const violations = [
       ...violationsOf(judgedOf(stage), recording, measured),
       ...exitCodes
@@ -148,7 +149,8 @@ function keepExchanging(
     seed,
     startedAt,
     isOfSource,
-  }: { readonly seed: number; readonly startedAt: number; readonly isOfSource: (exit: string) => boolean },
+    limitMs,
+  }: { readonly seed: number; readonly startedAt: number } & Pick<ClientOptions, 'isOfSource' | 'limitMs'>,
 ): { stop(): Promise<void> } {
   const random = seededRandom(seed + 2);
   const open = new Set<Promise<void>>();
@@ -167,7 +169,7 @@ function keepExchanging(
       username: USERNAME,
       password: SECRETS.user,
       random,
-      limitMs: PATIENCE_MS,
+      limitMs,
       isOfSource,
     };
     const one = exchange(kind, options).then((outcome) => {

@@ -34,6 +34,9 @@ export interface FaultSummary {
 /** For this time after a fault, failures may still be caused by it. */
 export const AFTERMATH_MS = 2_000;
 
+/** Half of the members misbehave, and an exchange has three attempts. */
+const SURPRISED_SHARE = 1 / 8;
+
 export class Recording {
   readonly exchanges: Exchange[] = [];
   readonly faults: PlayedFault[] = [];
@@ -69,10 +72,21 @@ export class Recording {
     return this.exchanges.filter((exchange) => !this.#isExcused(exchange)).length;
   }
 
-  /** The number of exchanges that may fail while the norias learn which members misbehave, however few exchanges there are. */
+  /**
+   * The number of exchanges that may fail while the norias learn which members misbehave, however few exchanges there are: one for each
+   * noria, and more if a busy machine has many open at once, none of which can learn from another.
+   */
   get surprises(): number {
     const norias = new Set(this.exchanges.map(({ subject }) => subject)).size;
-    return norias * this.faults.filter(({ fault }) => fault.isLearnt && fault.promise === 'served').length;
+    let count = 0;
+    for (const played of this.faults) {
+      if (played.fault.isLearnt !== true || played.fault.promise !== 'served') continue;
+      const open = this.exchanges.filter(
+        (one) => one.beganAt <= played.beganAt && one.endedAt >= played.beganAt,
+      );
+      count += Math.max(norias, Math.floor(open.length * SURPRISED_SHARE));
+    }
+    return count;
   }
 
   summaries(): readonly FaultSummary[] {

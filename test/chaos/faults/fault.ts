@@ -34,7 +34,7 @@ export interface Fault {
    * fault.
    */
   readonly promise: 'served' | 'broken';
-  /** Each noria learns anew which members misbehave: the three attempts of its first request may find only those, one time in nine. */
+  /** Each noria learns anew which members misbehave: the three attempts of a request before that may find only those. */
   readonly isLearnt?: boolean;
   begin(stage: FaultStage): Promise<EndFault>;
 }
