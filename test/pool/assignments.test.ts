@@ -229,6 +229,6 @@ test('comparison: with the member of the source that worked last, if it works', 
   expect(leased?.member).toBe(second);
   expect(compare(60_000), 'while that one is tested').toBe(first);
   expect(compare(60_000), 'while both are tested').toBeUndefined();
-  kit.pool.report({ lease: leased?.id ?? 0, kind: 'failed', blame: 'target', fault: 'target-refused' });
+  kit.pool.report({ lease: leased?.id ?? 0, kind: 'failed', blame: 'target', fault: 'target-unreachable' });
   expect([compare(999), compare(1_000)]).toEqual([undefined, second]);
 });
