@@ -16,7 +16,7 @@ import {
   NO_BYTES,
   socks4CanReach,
 } from './handshake.ts';
-import { ANSWER_CODES, closeCode, LOCAL_CODES, readyEvent, TCP_KEEP_ALIVE_MS } from './member-socket.ts';
+import { ANSWER_CODES, closeCode, readyEvent, TCP_KEEP_ALIVE_MS } from './member-socket.ts';
 import type { HandshakeMode } from './pipelining.ts';
 import type { PreparedLogin, SourceMemory } from './source-memory.ts';
 import type { WarmConnection, WarmParts } from './warm-connections.ts';
@@ -47,7 +47,6 @@ export interface AttemptFailure {
   readonly phase: AttemptPhase;
   /** `status 502`, `ECONNREFUSED`: no data from outside. */
   readonly detail: string;
-  readonly local: boolean;
   readonly targetRefused: boolean;
   /** noria has credentials that it does not send before most members require them. */
   readonly withheld: boolean;
@@ -66,10 +65,7 @@ export class Attempt {
   /** What a connection that noria opened before the attempt saves. */
   readonly savedMs: number;
   readonly #parts: Omit<WarmParts, 'pool'>;
-  readonly #request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
-  /** Of connection and handshake together, and of a second connection to the same member. */
-  readonly #timeoutMs: number;
-  readonly #warm: WarmConnection | undefined;
+  readonly #task: ConstructorParameters<typeof Attempt>[1];
   readonly #mayUseAbsolute: boolean;
   readonly #report: (attempt: Attempt, result: RawConnection | AttemptFailure) => void;
   phase: AttemptPhase = 'connect';
@@ -94,6 +90,7 @@ export class Attempt {
       readonly lease: Lease;
       readonly request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
       readonly hedge: boolean;
+      /** Of connection and handshake together, and of a second connection to the same member. */
       readonly timeoutMs: number;
       readonly warm?: WarmConnection | undefined;
     },
@@ -104,9 +101,7 @@ export class Attempt {
     this.savedMs = task.warm?.savedMs ?? 0;
     this.memory = parts.memoryOf(task.lease.source);
     this.#parts = parts;
-    this.#request = task.request;
-    this.#timeoutMs = task.timeoutMs;
-    this.#warm = task.warm;
+    this.#task = task;
     this.#report = report;
     const { use, connectOnly } = task.request;
     const { protocol } = task.lease;
@@ -119,8 +114,8 @@ export class Attempt {
   }
 
   start(): void {
-    const warm = this.#warm;
-    const { target } = this.#request;
+    const { warm, request } = this.#task;
+    const { target } = request;
     if (this.lease.protocol === 'socks4' && !socks4CanReach(target)) {
       this.#fail('member-incapable', 'SOCKS4 has no IPv6 addresses');
       return;
@@ -140,7 +135,7 @@ export class Attempt {
   #connect(login: PreparedLogin | undefined, forwardMode: ForwardMode, now: number): void {
     this.#begin(login, forwardMode);
     this.#connectStartedAt = now;
-    const { use, marks } = this.#request;
+    const { use, marks } = this.#task.request;
     this.#listen(this.#parts.openSocket(this.lease, use, marks));
     this.#setDeadline(now);
   }
@@ -149,7 +144,7 @@ export class Attempt {
     this.#begin(login, forwardMode);
     this.#listen(socket);
     this.#tcpConnected = !socket.connecting;
-    const { use, target } = this.#request;
+    const { use, target } = this.#task.request;
     if (use === 'forward') socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#setDeadline(this.startedAt);
     if (!isConnected) return;
@@ -177,7 +172,7 @@ export class Attempt {
     const { protocol, member } = this.lease;
     const isFree = protocol === 'socks5' && this.#maxPlainMs === undefined;
     this.#mode = isFree ? this.memory.pipelining.modeFor(member, login !== undefined) : 'plain';
-    this.#handshake = memberHandshake(protocol, this.#request.target, login, this.#mode !== 'plain');
+    this.#handshake = memberHandshake(protocol, this.#task.request.target, login, this.#mode !== 'plain');
   }
 
   #listen(socket: Socket): void {
@@ -189,7 +184,7 @@ export class Attempt {
   }
 
   #setDeadline(now: number): void {
-    const timeoutMs = this.#timeoutMs;
+    const { timeoutMs } = this.#task;
     let limitMs = timeoutMs - (now - this.startedAt);
     if (this.phase === 'connect') limitMs = Math.min(limitMs, timeoutMs * CONNECT_SHARE);
     else if (this.#mode === 'trial') limitMs = Math.min(limitMs, this.memory.pipelining.silenceMs);
@@ -202,7 +197,7 @@ export class Attempt {
       if (this.#failAtFront()) return;
       if (this.#tcpConnected) this.#fail('member-silent', 'TLS handshake timed out');
       else this.#fail('member-unreachable', 'connection timed out');
-    } else if (now - this.startedAt >= this.#timeoutMs) {
+    } else if (now - this.startedAt >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
     } else if (this.#mode === 'trial') {
       // A pipelined handshake also times out if the target is slow. So pipelining was the cause only if the plain
@@ -230,7 +225,6 @@ export class Attempt {
     const socket = this.#socket;
     if (socket === undefined) return;
     this.phase = 'answer';
-    this.#tcpConnected = true;
     this.#sentAt = now;
     if (this.#mode === 'trial') {
       this.#parts.deadlines.clear(this.#deadline);
@@ -252,7 +246,7 @@ export class Attempt {
         this.#socket?.write(step.bytes);
         return;
       case 'accepted':
-        if (this.#mayUseAbsolute) this.memory.forwardMode.connectAccepted(this.#request.target.port);
+        if (this.#mayUseAbsolute) this.memory.forwardMode.connectAccepted(this.#task.request.target.port);
         this.#accept(step.rest);
         return;
       case 'failed':
@@ -295,7 +289,7 @@ export class Attempt {
       }
       withheld = credentials.hasOthers(this.login);
     } else if (refusal.noConnect === true && this.#mayUseAbsolute) {
-      if (forwardMode.connectRefused(this.lease.member, this.#request.target.port)) {
+      if (forwardMode.connectRefused(this.lease.member, this.#task.request.target.port)) {
         this.#connectStatus = refusal.status;
         this.#reconnect(this.login, 'absolute');
         return;
@@ -338,8 +332,8 @@ export class Attempt {
     const forwardMode = this.#forwardMode;
     if (this.lease.protocol === 'socks5') this.#learnPipelining(at - this.#sentAt);
     if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login, at);
+    const isWarm = this.#isWarm;
     const connectStatus = this.#connectStatus;
-    const isWarm = this.#isWarm && forwardMode === 'absolute';
     this.#report(this, { kind: 'accepted', at, socket, early, forwardMode, isWarm, login, connectStatus });
   }
 
@@ -362,15 +356,7 @@ export class Attempt {
     this.#end();
     this.#closeSocket();
     const known = { targetRefused: false, withheld: false, ...notes };
-    this.#report(this, {
-      kind: 'failed',
-      fault,
-      phase,
-      detail,
-      local: LOCAL_CODES.has(detail),
-      ms,
-      ...known,
-    });
+    this.#report(this, { kind: 'failed', fault, phase, detail, ms, ...known });
   }
 
   #end(): void {

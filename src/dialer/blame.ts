@@ -6,8 +6,9 @@
 import type { Blame } from '../core/events.ts';
 import type { AttemptFailure } from './attempt.ts';
 import { FULL_REPORT_POINTS } from './limits.ts';
+import { LOCAL_CODES } from './member-socket.ts';
 
-export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
+export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'detail'>;
 
 export interface Evidence {
   readonly reachedByOther?: boolean;
@@ -24,13 +25,13 @@ export interface Evidence {
 const MIN_DEAD_TARGET_FAILURES = 2;
 
 export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
-  if (failure.local) return 'network';
+  if (LOCAL_CODES.has(failure.detail)) return 'network';
   if (targetCanCause(failure)) {
-    if (evidence.reachedByOther === true) return 'member-for-target';
-    if (evidence.clientLeft === true) return 'nobody';
+    if (evidence.reachedByOther) return 'member-for-target';
+    if (evidence.clientLeft) return 'nobody';
     // If no member of the source worked recently, the blame is unclear: either the target or all members may be dead.
-    const { similarFailures = 1, sourceWorked = false } = evidence;
-    return sourceWorked && similarFailures >= MIN_DEAD_TARGET_FAILURES ? 'target' : 'unclear';
+    const isTarget = evidence.sourceWorked && (evidence.similarFailures ?? 0) >= MIN_DEAD_TARGET_FAILURES;
+    return isTarget ? 'target' : 'unclear';
   }
   switch (failure.fault) {
     case 'member-unreachable':
@@ -44,7 +45,7 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
     case 'proxy-loop':
       return 'front-proxy';
     case 'front-proxy-silent':
-      return evidence.reachedByOther === true ? 'member' : 'front-proxy';
+      return evidence.reachedByOther ? 'member' : 'front-proxy';
     case 'member-auth':
       if (evidence.sourceFaulty) return 'source';
       return evidence.credentialsWork ? 'member' : 'nobody';

@@ -429,7 +429,6 @@ export class Dial implements Dialing, Listed {
     const { record } = this.#request;
     const code = outcome === 'accepted' ? null : outcome;
     record?.addAttempt({ member, source, exit: exitOf(lease), ms: roundMs(ms), code, startedAt });
-    if (!bus.hasSubscribers('dial.attempted')) return;
     const request = record?.id;
     bus.emit('dial.attempted', { source, member, outcome, phase, blame, ms, hedge, request });
   }
@@ -447,7 +446,6 @@ export class Dial implements Dialing, Listed {
 
   #emitEnded(outcome: DialEnded['outcome'], lease?: Lease): void {
     const { bus } = this.#parts;
-    if (!bus.hasSubscribers('dial.ended')) return;
     const event: { -readonly [Key in keyof DialEnded]: DialEnded[Key] } = {
       outcome,
       attempts: this.#attempts,

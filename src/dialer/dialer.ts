@@ -71,7 +71,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     this.#options = options;
     this.#settings = options;
     const deadlines = new Deadlines(clock, TICK_MS);
-    const mayKeep = (socket: Socket) => isSame(frontProxyOf(socket), this.#settings.via);
+    const mayKeep = (socket: Socket) => !this.#closed && isSame(frontProxyOf(socket), this.#settings.via);
     const network = new NetworkWatch(clock, (down) => {
       options.onNetwork(down);
       bus.emit('network.judged', { down });
@@ -118,7 +118,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   /** A dial counts until all its attempts have ended, even after it has a result. */
   get openCount(): number {
     const { dials, idle, warm } = this.#parts;
-    return dials.size + this.#singleAttempts.size + idle.size + warm.size;
+    return dials.size + this.#singleAttempts.size + idle.size + warm.byMember.size;
   }
 
   dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing {
@@ -223,7 +223,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     const { dials, idle, warm } = this.#parts;
     for (const dial of dials.all()) dial.close();
     for (const cancel of [...this.#singleAttempts]) cancel();
-    idle.close();
+    idle.clear();
     warm.configure('off');
   }
 

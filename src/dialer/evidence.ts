@@ -56,14 +56,7 @@ interface Strikes {
   isBanned: boolean;
 }
 
-class HostEvidence {
-  readonly successes = new LatestBy();
-  readonly answers = new LatestBy();
-  readonly answered = new BoundedMap<string, true>(MAX_ANSWERED);
-  readonly strikes = new BoundedMap<string, Strikes>(MAX_EXITS);
-  /** For each page that was 403: the exit, or EVERYBODY. */
-  readonly forbidden = new BoundedMap<string, string>(MAX_PAGES);
-}
+type HostEvidence = ReturnType<typeof makeEvidence>;
 
 export class SiteEvidence {
   readonly #clock: Clock;
@@ -85,7 +78,7 @@ export class SiteEvidence {
     evidence.answers.add(exit, now);
     if (!evidence.answered.has(exit)) evidence.answered.set(exit, true);
     this.#working.renew(exit, true, now);
-    if (evidence.strikes.size > 0) evidence.strikes.delete(exit);
+    evidence.strikes.delete(exit);
   }
 
   hasAnswered(host: string, exit: string): boolean {
@@ -98,7 +91,7 @@ export class SiteEvidence {
     const { onStatus } = this.#bans.sites.of(use.host).rule.ban;
     if (status < 400) {
       evidence.successes.add(use.exit, this.#clock.monotonic());
-      if (evidence.forbidden.size > 0) evidence.forbidden.delete(path);
+      evidence.forbidden.delete(path);
     }
     if (onStatus === 'auto' && status === 403 && retryAfterMs === undefined)
       this.#forbade(use, path, evidence);
@@ -171,8 +164,15 @@ export class SiteEvidence {
   }
 }
 
-function makeEvidence(): HostEvidence {
-  return new HostEvidence();
+function makeEvidence() {
+  return {
+    successes: new LatestBy(),
+    answers: new LatestBy(),
+    answered: new BoundedMap<string, true>(MAX_ANSWERED),
+    strikes: new BoundedMap<string, Strikes>(MAX_EXITS),
+    /** For each page that was 403: the exit, or EVERYBODY. */
+    forbidden: new BoundedMap<string, string>(MAX_PAGES),
+  };
 }
 
 function makeStrikes(): Strikes {

@@ -332,7 +332,6 @@ class FrontStream extends Duplex {
   }
 
   override _destroy(error: Error | null, done: Done): void {
-    this.#waiting = undefined;
     this.#raw.destroy();
     done(error);
   }
@@ -349,7 +348,6 @@ class FrontStream extends Duplex {
     });
     this.#raw.on('end', () => this.push(null));
     this.#waiting?.();
-    this.#waiting = undefined;
   }
 }
 

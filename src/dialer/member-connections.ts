@@ -137,7 +137,6 @@ export class LeasedConnection implements MemberConnection, Listed {
     const { id, member, source } = this.lease;
     reachability.avoid(member, target.text);
     pool.report({ lease: id, kind: 'closed', cut: 'member-for-target', mute: true });
-    if (!bus.hasSubscribers('dial.attempted')) return;
     const ms = clock.monotonic() - this.#raw.at;
     const event = { source, member, outcome: 'member-mute', phase: 'done', ms, hedge: false } as const;
     bus.emit('dial.attempted', { ...event, blame: 'member-for-target', request: record?.id });
@@ -197,18 +196,13 @@ export class IdleConnections {
   readonly #mayKeep: (socket: Socket) => boolean;
   /** Newest last: it is most probably still open. */
   readonly #byMember = new Map<string, Entry[]>();
-  #size = 0;
-  #closed = false;
+  size = 0;
 
-  /** @param mayKeep - false for a socket through another front proxy than the current one. */
+  /** @param mayKeep - false for a socket through another front proxy than the current one, and after the close. */
   constructor(clock: Clock, deadlines: Deadlines, mayKeep: (socket: Socket) => boolean) {
     this.#clock = clock;
     this.#deadlines = deadlines;
     this.#mayKeep = mayKeep;
-  }
-
-  get size(): number {
-    return this.#size;
   }
 
   /** Takes ownership. */
@@ -218,8 +212,8 @@ export class IdleConnections {
     const others = this.#byMember.get(member);
     const leftMs = Math.min(MAX_IDLE_MS, connection.endsAt - this.#clock.monotonic());
     const serving = (others ?? []).filter((other) => isServing(other, forwardMode, connection));
-    const full = this.#size >= MAX_CONNECTIONS || serving.length >= MAX_PER_TARGET;
-    if (this.#closed || full || leftMs <= 0 || !isClean(socket) || !this.#mayKeep(socket)) {
+    const full = this.size >= MAX_CONNECTIONS || serving.length >= MAX_PER_TARGET;
+    if (full || leftMs <= 0 || !isClean(socket) || !this.#mayKeep(socket)) {
       socket.destroy();
       return;
     }
@@ -230,7 +224,7 @@ export class IdleConnections {
     const entry = { connection, deadline: this.#deadlines.set(leftMs, drop), drop };
     if (others === undefined) this.#byMember.set(member, [entry]);
     else others.push(entry);
-    this.#size += 1;
+    this.size += 1;
     // The socket must flow, because a paused socket emits neither 'end' nor unexpected data.
     socket.on('data', drop).on('end', drop).on('close', drop);
     socket.resume();
@@ -256,19 +250,12 @@ export class IdleConnections {
     for (const entries of [...this.#byMember.values()]) for (const { drop } of [...entries]) drop();
   }
 
-  close(): void {
-    this.#closed = true;
-    this.clear();
-  }
-
   #remove(entry: Entry): void {
     const { raw, member } = entry.connection;
     const entries = this.#byMember.get(member) ?? [];
-    const at = entries.lastIndexOf(entry);
-    if (at < 0) return;
-    entries.splice(at, 1);
+    entries.splice(entries.lastIndexOf(entry), 1);
     if (entries.length === 0) this.#byMember.delete(member);
-    this.#size -= 1;
+    this.size -= 1;
     this.#deadlines.clear(entry.deadline);
     raw.socket.off('data', entry.drop).off('end', entry.drop).off('close', entry.drop);
   }

@@ -29,7 +29,7 @@ export class Reachability {
   readonly #clock: Clock;
   readonly #reached: AgedMap<string>;
   readonly #answered = new BoundedMap<string, ReturnType<typeof makeHistory>>(MAX_TARGETS);
-  /** By target; usually empty. */
+  /** By target. */
   readonly #avoided = new BoundedMap<string, AgedMap<string>>(MAX_TARGETS);
   readonly #workingMembers: AgedMap<string>;
   /** By target, in ms. */
@@ -54,10 +54,7 @@ export class Reachability {
   }
 
   membersToAvoid(target: string): readonly string[] {
-    if (this.#avoided.size === 0) return NONE;
-    const members = this.#avoided.get(target)?.keys() ?? NONE;
-    if (members.length === 0) this.#avoided.delete(target);
-    return members;
+    return this.#avoided.get(target)?.keys() ?? NONE;
   }
 
   recordFirstByte(target: string, ms: number): void {

@@ -334,7 +334,7 @@ export function profileOf(samples: readonly LatencySample[], sinceAt: number): L
 
 /** The nearest-rank quantile of a sorted, non-empty list. */
 function quantile(sorted: readonly number[], share: number): number {
-  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? 0;
+  return sorted[Math.ceil(sorted.length * share) - 1] ?? 0;
 }
 
 function ascending(a: number, b: number): number {

@@ -36,7 +36,7 @@ const MAX_BALANCE = 10;
 
 export class WarmConnections {
   readonly #parts: WarmParts;
-  readonly #byMember = new Map<string, WarmConnection>();
+  readonly byMember = new Map<string, WarmConnection>();
   readonly #countBySource = new Map<string, number>();
   readonly #streams = new BoundedMap<string, TunnelRate>(MAX_STREAMS);
   readonly #failed: AgedMap<string>;
@@ -49,19 +49,18 @@ export class WarmConnections {
     this.#failed = new AgedMap(parts.clock, RETRY_AFTER_MS, MAX_FAILED_MEMBERS);
   }
 
-  get size(): number {
-    return this.#byMember.size;
-  }
-
   /** Closes all warm connections, because their login may be outdated. */
   configure(setting: WarmSetting): void {
-    this.close();
+    for (const connection of [...this.byMember.values()]) {
+      this.#forget(connection);
+      connection.close();
+    }
     this.#maxPerSource = setting === 'auto' ? MAX_AUTO_CONNECTIONS : setting === 'off' ? 0 : setting;
   }
 
   /** Only if it has the current login. The caller then owns it. */
   take({ member, source, login }: UpcomingMember): WarmConnection | undefined {
-    const connection = this.#byMember.size === 0 ? undefined : this.#byMember.get(member);
+    const connection = this.byMember.get(member);
     if (connection === undefined) return undefined;
     this.#forget(connection);
     const current = login ?? this.#parts.memoryOf(source).credentials.current;
@@ -98,31 +97,24 @@ export class WarmConnections {
     if (end === 'closed') this.#parts.memoryOf(source).opening.closedUnused(member, keptMs);
   };
 
-  close(): void {
-    for (const connection of [...this.#byMember.values()]) {
-      this.#forget(connection);
-      connection.close();
-    }
-  }
-
   #rateOf({ session, source, protocol, location }: RoutingOptions): TunnelRate {
     const stream = session === undefined ? `|${source ?? ''}|${protocol ?? ''}|${location ?? ''}` : session;
     return this.#streams.getOrMake(stream, () => new TunnelRate());
   }
 
-  readonly #isKnown = (member: string): boolean => this.#byMember.has(member) || this.#failed.has(member);
+  readonly #isKnown = (member: string): boolean => this.byMember.has(member) || this.#failed.has(member);
 
   #open(member: UpcomingMember): void {
     const { source } = member;
     const count = this.#countBySource.get(source) ?? 0;
     if (count >= this.#maxPerSource || this.#isKnown(member.member)) return;
     const connection = new WarmConnection(this.#parts, member, this.#onEnded);
-    this.#byMember.set(member.member, connection);
+    this.byMember.set(member.member, connection);
     this.#countBySource.set(source, count + 1);
   }
 
   #forget({ member: { member, source } }: WarmConnection): void {
-    this.#byMember.delete(member);
+    this.byMember.delete(member);
     this.#countBySource.set(source, (this.#countBySource.get(source) ?? 1) - 1);
   }
 }

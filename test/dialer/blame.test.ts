@@ -14,8 +14,12 @@ const NOTHING_ELSE: Evidence = {
   networkDown: false,
 };
 
-function failed(fault: FaultCode, phase: FailedAttempt['phase'] = 'answer', local = false): FailedAttempt {
-  return { fault, phase, local };
+function failed(
+  fault: FaultCode,
+  phase: FailedAttempt['phase'] = 'answer',
+  detail = 'closed',
+): FailedAttempt {
+  return { fault, phase, detail };
 }
 
 const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<Evidence>, blame: Blame][] = [
@@ -32,7 +36,7 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
     { networkDown: true },
     'network',
   ],
-  ['this machine is out of sockets', failed('member-unreachable', 'connect', true), {}, 'network'],
+  ['this machine is out of sockets', failed('member-unreachable', 'connect', 'EMFILE'), {}, 'network'],
   ['no TLS handshake with the member', failed('member-silent', 'connect'), {}, 'member'],
   [
     'no TLS handshake, the network is down',

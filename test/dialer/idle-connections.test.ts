@@ -13,7 +13,7 @@ function makeIdle() {
   const deadlines = new Deadlines(clock, 10);
   const idle = new IdleConnections(clock, deadlines, () => true);
   onTestFinished(() => {
-    idle.close();
+    idle.clear();
     expect([idle.size, deadlines.size, clock.armedCount]).toEqual([0, 0, 0]);
   });
   return { clock, idle };

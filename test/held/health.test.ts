@@ -12,10 +12,10 @@ const rows = [...page.matchAll(/^\| `([a-z-]+)` \| (connect|answer|done) \| ([^|
 );
 
 /** The evidence that each text on the page means. */
-const EVIDENCE: Readonly<Record<string, Partial<Evidence> & { readonly local?: boolean }>> = {
+const EVIDENCE: Readonly<Record<string, Partial<Evidence> & { readonly detail?: string }>> = {
   'nothing else': {},
   'our network is down': { networkDown: true },
-  'this machine is out of sockets or ports': { local: true },
+  'this machine is out of sockets or ports': { detail: 'EMFILE' },
   'another member reached the target': { reachedByOther: true },
   'similar failure of another member': { similarFailures: 2 },
   'similar failure of another member; the source works': { similarFailures: 2, sourceWorked: true },
@@ -29,9 +29,9 @@ test('docs/health.md: every row of the table of blame matches the code', () => {
   for (const { fault, phase, text, blame } of rows) {
     const known = EVIDENCE[text];
     expect(known, `no evidence for "${text}"`).toBeDefined();
-    const { local = false, ...evidence } = known ?? {};
+    const { detail = '', ...evidence } = known ?? {};
     const decided = blameFor(
-      { fault: fault as FaultCode, phase: phase as FailedAttempt['phase'], local },
+      { fault: fault as FaultCode, phase: phase as FailedAttempt['phase'], detail },
       {
         reachedByOther: false,
         clientLeft: false,
