@@ -96,10 +96,7 @@ export class Listener {
         this.#servers.push(...servers);
         const addresses = servers.map(boundAddress);
         bound.push(...addresses);
-        const anyPort = address.kind === 'tcp' && address.port === 0;
-        assigned.push(
-          ...(anyPort ? addresses.map(({ port }) => ({ ...address, port, lastPort: port })) : [address]),
-        );
+        assigned.push(...addresses.map(({ port }) => ({ ...address, port, lastPort: port })));
       }
     } catch (error) {
       this.stop();

@@ -79,7 +79,6 @@ export class HttpExchange {
   }
 
   sendBody(chunk: Buffer): boolean {
-    if (this.#over || chunk.length === 0) return true;
     const { socket } = this.memberConnection;
     if (this.#request.framing.kind === 'chunked') {
       socket.cork();
@@ -95,17 +94,16 @@ export class HttpExchange {
   }
 
   finishBody(trailers: readonly HeaderField[]): void {
-    if (this.#over || this.#requestSent) return;
     this.#requestSent = true;
     if (this.#request.framing.kind === 'chunked') this.#write(`${LAST_CHUNK}${formatFields(trailers)}\r\n`);
   }
 
   pause(): void {
-    if (!this.#over) this.memberConnection.socket.pause();
+    this.memberConnection.socket.pause();
   }
 
   resume(): void {
-    if (!this.#over) this.memberConnection.socket.resume();
+    this.memberConnection.socket.resume();
   }
 
   /** @param mute - whether another member has answered the same request sooner. */

@@ -101,7 +101,6 @@ class HttpConnection {
     this.connection.becomeIdle();
     if (first.length > 0) this.#onData(first);
     else this.adjustReading();
-    if (socket.readableEnded && !this.#over) this.#onEnd();
   }
 
   /** Some time after the start, to save system calls: most connections end before they need keep-alive. */
@@ -111,8 +110,8 @@ class HttpConnection {
 
   readonly #onData = (chunk: Buffer): void => {
     this.#safely(() => {
-      const body = this.#current?.body;
-      if (body !== undefined && !body.complete) this.#readBody(body, chunk);
+      const current = this.#current;
+      if (current !== undefined && !current.body.complete) this.#readBody(current, chunk);
       else this.#received = this.#received.length === 0 ? chunk : Buffer.concat([this.#received, chunk]);
       this.#parse();
     });
@@ -196,7 +195,7 @@ class HttpConnection {
     }
     connection.protocol = 'http';
     connection.beginRequest();
-    const response = new ResponseWriter(head, connection, () => this.#onAnswered(), this.#onDrain);
+    const response = new ResponseWriter(head, connection, () => this.#onAnswered(current), this.#onDrain);
     const framing = head.framing instanceof NoriaError ? UNCLEAR : head.framing;
     const current: CurrentRequest = {
       response,
@@ -208,7 +207,7 @@ class HttpConnection {
     if (this.#desk !== undefined)
       replyOfDesk({ ...head, path: deskPath(head.target) }, this.#desk, connection, response);
     else current.forward = this.#startForward(head, response);
-    if (!this.#over && !current.body.complete && rest.length > 0) this.#readBody(current.body, rest);
+    if (!this.#over && !current.body.complete && rest.length > 0) this.#readBody(current, rest);
   }
 
   /** @returns undefined if noria has answered the request itself. */
@@ -236,29 +235,28 @@ class HttpConnection {
     return forward;
   }
 
-  #readBody(body: BodyReader, chunk: Buffer): void {
-    const forward = this.#current?.forward;
+  #readBody(current: CurrentRequest, chunk: Buffer): void {
+    const { body, forward } = current;
     try {
       const data = body.decode(chunk);
       if (data.length > 0) forward?.onBody(data);
     } catch (error) {
       if (!(error instanceof NoriaError)) throw error;
-      this.#failBody(error);
+      this.#failBody(current.response, error);
       return;
     }
     if (!body.complete) return;
     this.#received = body.rest;
     forward?.body.end(body.trailers);
-    this.#advance();
+    this.#advance(current);
   }
 
   /** The end of such a request is unclear. */
-  #failBody(error: NoriaError): void {
-    const response = this.#current?.response;
+  #failBody(response: ResponseWriter, error: NoriaError): void {
     this.#abort();
-    if (response?.completed === true) {
+    if (response.completed) {
       this.#close(false);
-    } else if (response?.begun === true) {
+    } else if (response.begun) {
       this.connection.reportRefusal(error.code, error.message);
       this.connection.socket.destroy();
     } else {
@@ -266,9 +264,7 @@ class HttpConnection {
     }
   }
 
-  #onAnswered(): void {
-    const current = this.#current;
-    if (current === undefined || this.#over) return;
+  #onAnswered(current: CurrentRequest): void {
     const { response, body } = current;
     if (!response.keepAlive) {
       this.#close(body.complete && this.#received.length === 0);
@@ -276,12 +272,11 @@ class HttpConnection {
     }
     // The rest of the body must be discarded, because the next request begins after it.
     if (!body.complete) this.#setDeadline(MAX_DISCARD_MS, () => this.connection.socket.destroy());
-    this.#advance();
+    this.#advance(current);
   }
 
-  #advance(): void {
-    const current = this.#current;
-    if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;
+  #advance({ body, response }: CurrentRequest): void {
+    if (!body.complete || !response.completed) return;
     this.#current = undefined;
     const { socket, options, draining } = this.connection;
     // While noria still sends the response, `idleTimeoutMs` applies and not KEEP_ALIVE_MS: the client may read slowly.

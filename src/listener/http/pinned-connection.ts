@@ -52,7 +52,6 @@ export class PinnedConnection {
     this.#kept = { connection: pinned, purpose };
     // The socket must flow: a paused socket emits neither 'end' nor 'data', and both make the connection unusable.
     pinned.socket.on('data', this.close).on('end', this.close).on('close', this.close).resume();
-    if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
   }
 
   /** The caller then owns the connection, which is paused. */
