@@ -60,25 +60,16 @@ const queuedTurnSchema = z.object({
   process: processSchema.optional().catch(undefined),
 });
 
-/**
- * The format of earlier versions of noria. `holdMs` may include the duration of the call. So noria assumes that the
- * call arrived at the service at most `holdMs` after `startedAt`.
- */
-const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) });
-
-const entrySchema = z.preprocess(
-  fromOldEntry,
-  z.object({
-    call: callSchema.optional(),
-    /**
-     * The turns in the queue, oldest first. They determine the order of the next calls, but not their moments. So no
-     * call comes too early even if a turn is missing here.
-     */
-    queue: z.array(queuedTurnSchema).catch([]),
-    /** The latest refusals of calls that came too early (12002). */
-    refusals: refusalsSchema.optional().catch(undefined),
-  }),
-);
+const entrySchema = z.object({
+  call: callSchema.optional(),
+  /**
+   * The turns in the queue, oldest first. They determine the order of the next calls, but not their moments. So no
+   * call comes too early even if a turn is missing here.
+   */
+  queue: z.array(queuedTurnSchema).catch([]),
+  /** The latest refusals of calls that came too early (12002). */
+  refusals: refusalsSchema.optional().catch(undefined),
+});
 
 const lenientEntry = entrySchema.optional().catch(undefined);
 
@@ -239,7 +230,7 @@ function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
 }
 
 function pacesFrom(now: Moment): PaceEntries {
-  return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
+  return { floor: { call: unansweredCall(now), queue: [] }, paces: {} };
 }
 
 /**
@@ -250,7 +241,7 @@ function calledAt({ floor, paces }: PaceEntries, now: Moment): PaceEntries {
   const withCall = (entry: PaceEntry | undefined): PaceEntry => ({
     queue: [],
     ...entry,
-    call: combineCalls(entry?.call, unansweredCall(now, 0), now),
+    call: combineCalls(entry?.call, unansweredCall(now), now),
   });
   const called = Object.entries(paces).map(([key, entry]) => [key, withCall(entry)]);
   return { floor: withCall(floor), paces: Object.fromEntries(called) };
@@ -260,14 +251,8 @@ function unreadableText(folder: string): string {
   return `the pace file in ${folder} is unreadable; noria waits as if every source had just been called`;
 }
 
-function unansweredCall(claimedAt: Moment, arrivedWithinMs: number): LastCall {
-  return { id: '', claimedAt, arrivedWithinMs, holdMs: 0, fate: 'unanswered' };
-}
-
-function fromOldEntry(value: unknown): unknown {
-  const { data } = oldEntrySchema.safeParse(value);
-  if (data === undefined || typeof value !== 'object') return value;
-  return { ...value, call: unansweredCall(data.startedAt, data.holdMs) };
+function unansweredCall(claimedAt: Moment): LastCall {
+  return { id: '', claimedAt, arrivedWithinMs: 0, holdMs: 0, fate: 'unanswered' };
 }
 
 /** Returns a pace store that counts both the calls in `shared`, the store of a fleet, and those in the pace file. */

@@ -96,18 +96,6 @@ test('pace file: invalid entries count as never written', async () => {
   expect(await entry('no moment')).toBeUndefined();
 });
 
-test('pace file: reads the entries of earlier versions; a hold counts as a call in flight', async () => {
-  const folder = temporaryFolder();
-  const startedAt: Moment = { wallAt: 1, boot: 'b', elapsedMs: 2 };
-  const refusals = { inARow: 1, widening: 1.1, lastAt: startedAt };
-  const paces = { done: { startedAt, holdMs: 0, refusals }, held: { startedAt, holdMs: 10_000 } };
-  writeFileSync(join(folder, 'pace.3.json'), JSON.stringify({ id: 'x', value: { paces } }));
-  const { entry } = open(folder);
-  const call = { id: '', claimedAt: startedAt, arrivedWithinMs: 0, holdMs: 0, fate: 'unanswered' };
-  expect(await entry('done')).toEqual({ call, queue: [], refusals });
-  expect(await entry('held')).toEqual({ call: { ...call, arrivedWithinMs: 10_000 }, queue: [] });
-});
-
 test('pace file: an instance without a call for a week is removed at the next call of another', async () => {
   const { put, entry, clock } = open(temporaryFolder());
   await put('old', 1);
