@@ -133,11 +133,6 @@ export function servedAt(
   return slot + Math.floor(ahead / Math.max(1, slots.length)) * spacingMs;
 }
 
-export function searchedSources({ tiers }: Candidates, now: number): string[] {
-  const searched = tiers.filter(({ lastWantedAt }) => lastWantedAt === now);
-  return searched.flatMap(({ sources }) => sources.map(({ name }) => name));
-}
-
 function lastWantedIn({ tiers }: Candidates, source: PoolSource): number {
   for (const tier of tiers) {
     if (tier.sources.includes(source)) return tier.lastWantedAt;

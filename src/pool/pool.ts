@@ -10,7 +10,7 @@ import type { EventBus } from '../core/events.ts';
 import type { Random } from '../core/random.ts';
 import { roughDuration } from '../core/words.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
-import { demandHere, demandOf, SOON_SHARE, searchedSources, servedAt } from './demand.ts';
+import { demandHere, demandOf, SOON_SHARE, servedAt } from './demand.ts';
 import { type AddedMembers, type Demand, type DrawnMember, NO_DEMAND } from './drawn-member.ts';
 import {
   couldDraw,
@@ -246,7 +246,6 @@ export class Pool implements LeaseProvider {
   }
 
   #shareOf({ requests }: PoolSource, now: number): number {
-    if (this.#exitsNeeded === 0 || this.#members.sources.size === 1) return 1;
     let sum = 0;
     for (const source of this.#members.sources.values()) sum += source.requests.perSecond(now);
     return sum === 0 ? 1 : requests.perSecond(now) / sum;
@@ -644,7 +643,7 @@ export class Pool implements LeaseProvider {
     let left = joined;
     for (const { site, needsDraw } of left > 0 ? this.#queue.byRequest.values() : []) {
       if (left === 0) return;
-      if (!needsDraw || !hasBans(site, now)) continue;
+      if (!needsDraw || !site.pairs.values().some(({ untilAt }) => untilAt > now)) continue;
       site.drew(source.name, now);
       left -= 1;
     }
@@ -667,7 +666,8 @@ export class Pool implements LeaseProvider {
   }
 
   #emitDemand(candidates: Candidates, now: number): void {
-    const sources = searchedSources(candidates, now);
+    const searched = candidates.tiers.filter(({ lastWantedAt }) => lastWantedAt === now);
+    const sources = searched.flatMap((tier) => tier.sources.map(({ name }) => name));
     if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
   }
 
@@ -680,9 +680,7 @@ export class Pool implements LeaseProvider {
 
   #whyImpossible(routing: RoutingOptions): string | undefined {
     const { sources, locations } = this.#members;
-    const refused =
-      routing.sessionTtlMs === undefined ? undefined : this.#sessions.whyRefused(routing.sessionTtlMs);
-    return refused ?? whyImpossible(routing, sources, locations);
+    return this.#sessions.whyRefused(routing.sessionTtlMs) ?? whyImpossible(routing, sources, locations);
   }
 
   #poolEmpty(reason: string, routing: RoutingOptions): LeaseRefusal {
@@ -754,9 +752,8 @@ function someServes({ tiers, filter }: Candidates): boolean {
 
 /** The filter of a request; a rule of `targets` may name the source for its site. */
 function filterAt({ rule }: Site, routing: RoutingOptions): MemberFilter {
-  return rule.source === undefined || routing.source !== undefined
-    ? filterOf(routing)
-    : filterOf({ ...routing, source: rule.source });
+  const isNamed = rule.source !== undefined && routing.source === undefined;
+  return filterOf(isNamed ? { ...routing, source: rule.source } : routing);
 }
 
 /** The refusal of a client for whose site every exit is banned, and for which noria may draw no more. */
@@ -788,9 +785,4 @@ function limitRefusal({ rule, nextRequestAt }: Site, now: number): LeaseRefusal 
 
 function refused(code: LeaseRefusal['code'], reason: string, retryAfterMs?: number): LeaseRefusal {
   return { code, reason, sources: [], ...(retryAfterMs !== undefined && { retryAfterMs }) };
-}
-
-function hasBans({ pairs }: Site, now: number): boolean {
-  for (const { untilAt } of pairs.values()) if (untilAt > now) return true;
-  return false;
 }

@@ -141,7 +141,7 @@ export class Sessions {
   }
 
   /** A text for the client; undefined when the TTL is allowed. */
-  whyRefused(sessionTtlMs: number): string | undefined {
+  whyRefused(sessionTtlMs = 0): string | undefined {
     const { maxSessionTtlMs } = this.settings;
     if (sessionTtlMs <= maxSessionTtlMs) return undefined;
     const [given, max] = [formatDuration(sessionTtlMs), formatDuration(maxSessionTtlMs)];
