@@ -239,3 +239,60 @@ test('probes: a probe counts neither as demand nor as a use', () => {
   expect(kit.pool.demand('city').lastWantedAt).toBe(Number.NEGATIVE_INFINITY);
   expect(acquire(kit).member).toBe(probe.member);
 });
+
+/** A pool of which no member works; each call of `failAt` is a failure of its first member for another host. */
+function openSuspected() {
+  const kit = openKit({ health: { maxFailures: 3, quarantineMs: 10_000 } });
+  addMembers(kit, 2, 3_600_000);
+  const [bad = '', other = ''] = kit.pool.members().map(({ id }) => id);
+  const failAt = (number: number) => {
+    const targetHost = `host-${number}.example`;
+    const lease = acquire(kit, { client: `client ${number % 2}` }, { avoid: [other], targetHost });
+    kit.pool.report({ lease: lease.id, kind: 'failed', blame: 'unclear', fault: 'member-unreachable' });
+  };
+  const end = (leases: readonly { readonly id: number }[], blame: 'unclear' | 'target') => {
+    for (const { id } of leases)
+      kit.pool.report({ lease: id, kind: 'failed', blame, fault: 'member-unreachable' });
+  };
+  return { kit, bad, failAt, end };
+}
+
+test('probes: while no member works, one that fails for eight hosts is probed once a minute', () => {
+  const { kit, bad, failAt, end } = openSuspected();
+  const probe = () => kit.pool.acquireForProbe(9);
+  for (let number = 0; number < 7; number += 1) failAt(number);
+  expect(probe()).toEqual([]);
+  failAt(7);
+  const probes = probe();
+  expect(probes).toMatchObject([{ member: bad, isNew: false }]);
+  expect(probe(), 'it is being tested').toEqual([]);
+  end(probes, 'target');
+  kit.clock.advance(59_999);
+  failAt(8);
+  expect(probe()).toEqual([]);
+  kit.clock.advance(1);
+  failAt(9);
+  expect(probe()).toHaveLength(1);
+  expect(stateOf(kit, bad)).toBe('ready');
+});
+
+test('probes: an undecided one puts the member on trial only while none of its source works', () => {
+  const { kit, bad, failAt, end } = openSuspected();
+  for (let number = 0; number < 8; number += 1) failAt(number);
+  const probes = kit.pool.acquireForProbe(9);
+  const worked = acquire(kit, {}, { avoid: [bad] });
+  accept(kit, worked);
+  end(probes, 'unclear');
+  expect(stateOf(kit, bad), 'another one works').toBe('ready');
+  kit.clock.advance(60_001);
+  failAt(8);
+  const again = kit.pool.acquireForProbe(9);
+  expect(again).toHaveLength(1);
+  end(again, 'unclear');
+  expect(kit.events('member.quarantined')).toMatchObject([{ member: bad, forMs: 10_000 }]);
+  expect(kit.pool.stockAt('city', kit.clock.monotonic()), 'a draw replaces it').toMatchObject({ counted: 1 });
+  kit.clock.advance(10_000);
+  const trial = acquire(kit, { client: 'one' }, { avoid: [worked.member], targetHost: 'new.example' });
+  end([trial], 'unclear');
+  expect(stateOf(kit, bad)).toBe('quarantined');
+});

@@ -1,6 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { isLease } from '../../src/pool/lease.ts';
 import { timeSlotAt } from '../../src/pool/pick.ts';
+import type { PoolChanges } from '../support/pool-settings.ts';
+import { addMembers, openKit, request } from './pool-kit.ts';
 
 const EXIT = '203.0.113.7';
 
@@ -66,3 +69,71 @@ test('time slots: after a change of the number of processes, all processes wait 
   const part = { count: 2, index: 0, sharesClock: true, changedAt: 50_000 };
   expect(timeSlotAt(part, `${EXIT} one.example`, 1_000, 50_000)).toBeGreaterThanOrEqual(51_000);
 });
+
+/** Which of two processes with one pool get the only member for a client of this host, at each 100 ms of five minutes. */
+function grants(
+  rotation: PoolChanges['rotation'],
+  { routing = {}, host = 'one.example', sharesClock = true } = {},
+) {
+  const kits = [0, 1].map((index) => {
+    const kit = openKit({ rotation });
+    addMembers(kit, 1, 600_000);
+    kit.pool.parts.members.index.part = { count: 2, index, sharesClock, changedAt: -1e9 };
+    return kit;
+  });
+  return Array.from({ length: 3_000 }, () =>
+    kits.map((kit) => {
+      const lease = kit.pool.acquire(request(routing, { targetHost: host }));
+      if (!(lease instanceof Promise) && isLease(lease))
+        kit.pool.report({ lease: lease.id, kind: 'failed', blame: 'target', fault: 'target-unreachable' });
+      kit.clock.advance(100);
+      return 'id' in lease;
+    }),
+  );
+}
+
+const together = (turns: readonly boolean[][]) => turns.filter(([one, two]) => one && two).length;
+const alone = (turns: readonly boolean[][]) => turns.filter(([one, two]) => one !== two).length;
+
+test.each<[string, 'share it' | 'take turns', PoolChanges['rotation'], Parameters<typeof grants>[1]?]>([
+  ['uses are limited', 'take turns', { maxUsesPerMember: 9 }],
+  [
+    'uses are limited and a session has it',
+    'take turns',
+    { maxUsesPerMember: 9 },
+    { routing: { session: 's' } },
+  ],
+  ['uses are spaced', 'take turns', { perHostSpacingMs: 100 }],
+  [
+    'uses are spaced and a session has it',
+    'share it',
+    { perHostSpacingMs: 100 },
+    { routing: { session: 's' } },
+  ],
+  ['nothing is limited', 'share it', {}],
+  ['they have no common clock', 'share it', { maxUsesPerMember: 9 }, { sharesClock: false }],
+])('time slots: if %s, two processes with one member %s', (_, expected, rotation, options) => {
+  const turns = grants(rotation, options);
+  if (expected === 'share it') expect(together(turns)).toBeGreaterThan(turns.length * 0.99);
+  else {
+    expect(together(turns)).toBe(0);
+    expect(alone(turns)).toBeGreaterThan(turns.length / 2);
+  }
+});
+
+test.each([{}, { session: 's' }])(
+  'time slots: a client waits until the slot of its process begins',
+  async (routing) => {
+    const kit = openKit({ rotation: { maxUsesPerMember: 9 } });
+    addMembers(kit, 1, 600_000);
+    const id = kit.pool.members()[0]?.id ?? '';
+    const part = { count: 2, index: 0, sharesClock: true, changedAt: 40_000 };
+    kit.pool.parts.members.index.part = part;
+    kit.clock.advance(40_000);
+    const startsAt = timeSlotAt(part, id, 750, 40_000);
+    const waiting = kit.pool.acquire(request(routing, { waitMs: 300_000 }));
+    expect(waiting).toBeInstanceOf(Promise);
+    kit.clock.advance(startsAt - 40_000);
+    await expect(waiting).resolves.toMatchObject({ member: id, waitedMs: startsAt - 40_000 });
+  },
+);

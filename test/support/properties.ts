@@ -4,7 +4,11 @@ import { beforeEach } from 'vitest';
 import { startWaits } from './until.ts';
 
 const seed = process.env['NORIA_PROPERTY_SEED'] ?? '1';
-if (seed !== 'random') fc.configureGlobal({ seed: Number(seed) });
+fc.configureGlobal({
+  ...(seed !== 'random' && { seed: Number(seed) }),
+  // Only whether a test notices a mutant counts: the smallest counterexample would take seconds.
+  endOnFailure: process.env['NORIA_MUTATED'] !== undefined,
+});
 
 beforeEach(({ task }) => startWaits(task.timeout));
 
