@@ -138,16 +138,80 @@ test('pace: a permit that another process has replaced in the meantime is not re
   ]);
 });
 
+test('pace: a permit is for one call, and says how old it is', async () => {
+  const { clock, pace, turn } = open();
+  const send = async (permit: Place) => {
+    expect(permit.permit).toBe('unused');
+    clock.advance(1_999.4);
+    permit.beforeWrite();
+    expect(permit.permit).toBe('used');
+    expect(() => permit.beforeWrite()).toThrow('was already 1999 ms old');
+    return 'sent';
+  };
+  const taken = take(pace, turn('one', { send }), never).catch((error: unknown) => error);
+  await pass(clock, 20_000, 50);
+  expect(await taken, 'the second write makes each permit an expired one').toMatchObject({
+    code: 'state-unwritable',
+  });
+});
+
+test('pace: with an interval of 0, nothing waits and nothing is recorded', async () => {
+  const change = () => Promise.reject(new NoriaError('state-unwritable', 'ENOSPC'));
+  const { clock, pace, starts, turn } = open({ change });
+  const free = (name: string) => take(pace, turn(name, { intervalMs: 0 }), never);
+  const results = Promise.all([free('a'), free('b')]);
+  await pass(clock, 100, 50);
+  expect(await results).toEqual(['a', 'b']);
+  expect(starts).toEqual([
+    ['a', 0],
+    ['b', 0],
+  ]);
+  expect([pace.nextInMs, clock.armedCount]).toEqual([0, 0]);
+});
+
+test('pace: it knows when the next call is free, as of its last access', async () => {
+  const { clock, pace, turn } = open();
+  expect(pace.nextInMs).toBe(0);
+  const taken = take(pace, turn('a', { tookMs: 500 }), never);
+  await pass(clock, 400, 100);
+  expect(pace.nextInMs, 'while the call is in flight').toBe(1_250 - 400);
+  await pass(clock, 100, 100);
+  await taken;
+  expect(pace.nextInMs, 'from the answer').toBe(1_250);
+  await pass(clock, 2_000);
+  expect(pace.nextInMs).toBe(0);
+});
+
+test('pace: a place that cannot be given back is lost in silence', async () => {
+  const memory = createPaceMemory(manualTimekeeper(new ManualClock()));
+  let isFull = false;
+  const full = new NoriaError('state-unwritable', 'ENOSPC');
+  const change: PaceStore['change'] = (key, decide) =>
+    isFull ? Promise.reject(full) : memory.change(key, decide);
+  const { clock, pace, turn } = open({ change });
+  const opens: (() => void)[] = [];
+  const waiting = () => new Promise<undefined>((resolve) => opens.push(() => resolve(undefined)));
+  const taken = take(pace, { ...turn('a'), open: waiting }, never);
+  await settle();
+  isFull = true;
+  await pass(clock, 3_000, 500); // it cannot renew its place either
+  for (const open of opens) open();
+  expect(await taken).toBeUndefined();
+  expect(clock.armedCount).toBe(0);
+});
+
 test('pace: a state folder that takes longer than a permit lives ends the turn with an error', async () => {
   const { clock, pace, turn, sendAs, starts } = open();
+  let tries = 0;
   const send = async (permit: Place) => {
+    tries += 1;
     clock.advance(2_000);
     return sendAs('never')(permit);
   };
   await expect(take(pace, turn('never', { send }), never)).rejects.toMatchObject({
     code: 'state-unwritable',
   });
-  expect(starts).toEqual([]);
+  expect([tries, starts]).toEqual([3, []]);
 });
 
 test('pace: a call that is not sent costs no permit', async () => {
