@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { EventBus } from '../../src/core/events.ts';
 import type { SiteRule } from '../../src/pool/options.ts';
 import { DEFAULT_SITE_RULE } from '../../src/pool/options.ts';
-import { Sites } from '../../src/pool/sites.ts';
+import { Pair, Sites } from '../../src/pool/sites.ts';
 import { decodeSnapshot } from '../../src/pool/stored-state.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
@@ -426,6 +426,150 @@ test('sites: the table is bounded, and sites used lately stay', () => {
   }
   expect(kit.pool.sites.byName.size).toBeLessThanOrEqual(10_000);
   expect(kit.pool.sites.of('first.example')).toBe(first);
+});
+
+test('sites: of the bans that replicas and snapshots tell, the one that began later applies', () => {
+  const kit = openKit({ targets: [rule({ spacing: 0 })] });
+  const { sites } = kit.pool;
+  kit.clock.advance(100_000);
+  const told = { site: 'shop.example', exit: 'x', source: 'city', forMs: 5_000, spacingMs: 0 };
+  const adopt = (sinceAt: number, untilAt: number, changes = {}) => {
+    sites.adopt({ ...told, ...changes, sinceAt, untilAt });
+    return [...sites.bans()].map((ban) => [ban.sinceAt, ban.untilAt]);
+  };
+  expect(adopt(90_000, 200_000)).toEqual([[90_000, 200_000]]);
+  expect(adopt(80_000, 300_000), 'it began earlier').toEqual([[90_000, 200_000]]);
+  expect(adopt(90_000, 150_000), 'the same one, as a replica knew it before').toEqual([[90_000, 200_000]]);
+  expect(adopt(90_000.4, 250_000)).toEqual([[90_000, 250_000]]);
+  expect(adopt(95_000, 120_000)).toEqual([[95_000, 120_000]]);
+  expect(adopt(95_000, 100_000), 'it was lifted').toEqual([]);
+  expect(adopt(96_000, 120_000, { user: 'ann' })).toEqual([[96_000, 120_000]]);
+  expect([...sites.bans()]).toEqual([{ ...told, sinceAt: 96_000, untilAt: 120_000, user: 'ann' }]);
+  adopt(96_000, 120_000, { site: 'other.example', spacingMs: 4_000 });
+  adopt(96_000, 120_000, { site: 'other.example', spacingMs: 3_000 });
+  expect([...sites.bans()].at(-1), 'the greater spacing').toMatchObject({ spacingMs: 4_000 });
+});
+
+test('sites: the next ban of a pair that another replica told is twice as long as the last', () => {
+  const kit = openKit({ targets: [rule({})] });
+  const told = { site: 'shop.example', exit: 'x', source: '', sinceAt: 0, untilAt: 1, forMs: MINUTE_MS };
+  kit.pool.sites.adopt({ ...told, spacingMs: 0 });
+  kit.clock.advance(1);
+  ban(kit, 'x');
+  expect(kit.events('site.banned')).toMatchObject([{ forMs: 2 * MINUTE_MS }]);
+});
+
+test('sites: what the page shows of each site: its exits, and when the next of them is free', () => {
+  const kit = openKit({ targets: [rule({ spacing: 5_000 })] });
+  const slot = (inMs: number) => new Date(kit.clock.now() + inMs).toISOString();
+  const view = (name = 'shop.example') => kit.pool.sites.views().find((site) => site.name === name);
+  addMembers(kit, 2, 7_200_000);
+  const [one = '', two = ''] = exits(kit);
+  ban(kit, 'gone');
+  expect(view()).toEqual({
+    ...{ name: 'shop.example', uses: 0, bans: 1, bannedExits: 1, usableExits: 2, spacingMs: 5_000, draws: 0 },
+    nextSlotAt: slot(0),
+  });
+  use(kit, {}, AT_SHOP);
+  expect(view(), 'the other exit is free').toMatchObject({ uses: 1, nextSlotAt: slot(0) });
+  kit.clock.advance(2_000);
+  use(kit, {}, AT_SHOP);
+  expect(view()).toMatchObject({ uses: 2, usableExits: 2, nextSlotAt: slot(3_000) });
+  ban(kit, one, { forMs: 60_000 });
+  expect(view()).toMatchObject({ bans: 2, bannedExits: 2, usableExits: 1, nextSlotAt: slot(5_000) });
+  ban(kit, two, { forMs: 30_000 });
+  expect(view()).toMatchObject({ bannedExits: 3, usableExits: 0, nextSlotAt: slot(30_000) });
+  kit.clock.advance(30_000);
+  expect(view()).toMatchObject({ bannedExits: 2, usableExits: 1, nextSlotAt: slot(0) });
+  for (const { id } of kit.pool.members()) kit.pool.evict(id);
+  expect(view()).toMatchObject({ bannedExits: 2, usableExits: 0, nextSlotAt: null });
+  for (let turn = 0; turn < 3; turn += 1) refusal(kit, {}, { targetHost: 'other.example' });
+  addMembers(kit, 1, 7_200_000, { port: 9_000 });
+  for (let turn = 0; turn < 3; turn += 1) use(kit, {}, { targetHost: 'other.example' });
+  expect(
+    kit.pool.sites.views().map(({ name }) => name),
+    'the busiest first',
+  ).toEqual(['other.example', 'shop.example']);
+});
+
+test('sites: metrics name the spacing of the sites with a rule, and the greatest of all others', () => {
+  const kit = openKit({ targets: [rule({ spacing: 5_000 })], rotation: { perHostSpacingMs: 700 } });
+  const { sites } = kit.pool;
+  for (const host of ['shop.example', 'one.example', 'two.example']) sites.of(host);
+  expect(sites.namedSpacings()).toEqual(
+    new Map([
+      ['shop.example', 5_000],
+      ['other', 700],
+    ]),
+  );
+  sites.of('one.example').adoptSpacing(2_000, 0);
+  sites.of('two.example').adoptSpacing(1_000, 0);
+  expect(sites.namedSpacings().get('other')).toBe(2_000);
+});
+
+test.each([
+  ['is twice the gap of the first ban', 4_000, 2, {}, 8_000],
+  ['is at least a second', 200, 2, {}, 1_000],
+  ['is at most five minutes', 200_000, 2, {}, 300_000],
+  ['is not learnt from uses five minutes apart', 300_000, 2, {}, 0],
+  ['is not learnt from one use', 4_000, 1, {}, 0],
+  ['is not learnt against a rule', 4_000, 2, { spacing: 0 }, 0],
+] as const)('sites: the learnt spacing %s', (_, gapMs, times, changes, expected) => {
+  const kit = openKit({ targets: [rule(changes)] });
+  addMembers(kit, 1, 86_400_000);
+  useAndBan(kit, times, gapMs);
+  expect(learntAfter(kit)).toBe(expected);
+});
+
+test('sites: a learnt spacing is forgotten when it has fallen below a second', () => {
+  const kit = openKit();
+  kit.pool.sites.of('shop.example').adoptSpacing(1_200, 0);
+  kit.clock.advance(10 * MINUTE_MS);
+  expect(learntAfter(kit)).toBe(1_080);
+  kit.clock.advance(10 * MINUTE_MS);
+  expect(learntAfter(kit)).toBe(0);
+});
+
+test('sites: a ban that an exit could outlive with the spacing teaches it, of a source that is not known, too', () => {
+  const site = openKit().pool.sites.of('shop.example');
+  const pair = Object.assign(new Pair(), { gapMs: 10_000, uses: 9 });
+  site.learn(pair, 179_999, 0);
+  expect([site.learntAt(0), pair.uses]).toEqual([0, 0]);
+  site.learn(Object.assign(pair, { uses: 9 }), 180_000, 0);
+  expect(site.learntAt(0)).toBe(20_000);
+  site.learn(Object.assign(pair, { gapMs: 8_000, uses: 9 }), Number.POSITIVE_INFINITY, 0);
+  expect(site.learntAt(0), 'a shorter gap does not lower it').toBe(20_000);
+});
+
+test('sites: pairs are dropped when there are too many, but no ban, open lease or recent use', () => {
+  const kit = openKit({ targets: [rule({ ban: { forMs: 1_000, maxMs: 60_000, onStatus: 'auto' } })] });
+  const site = kit.pool.sites.of('shop.example');
+  kit.clock.advance(20 * MINUTE_MS);
+  const now = kit.clock.monotonic();
+  const pairs: Record<string, Partial<Pair>> = {
+    'used before': { usedAt: now - 10 * MINUTE_MS - 1 },
+    'used lately': { usedAt: now - 10 * MINUTE_MS },
+    'in use': { openLeases: 1 },
+    banned: { untilAt: now + 1, forMs: 1_000 },
+    'banned for a named time': { untilAt: now + 1 },
+    'ban doubles': { untilAt: now - 59_999, forMs: 1_000 },
+    'ban is over': { untilAt: now - 60_000, forMs: 1_000 },
+    'named ban is over': { untilAt: now },
+  };
+  for (const [exit, pair] of Object.entries(pairs)) site.pairs.set(exit, Object.assign(new Pair(), pair));
+  Object.assign(site.pairOfUser('ann', 'x'), { untilAt: now + 1 });
+  Object.assign(site.pairOfUser('bob', 'x'), { untilAt: now });
+  const before = site.pairs.get('used before');
+  site.prune(now);
+  expect([...site.pairs.keys()]).toEqual([
+    'used lately',
+    'in use',
+    'banned',
+    'banned for a named time',
+    'ban doubles',
+  ]);
+  expect([...(site.usersBans?.keys() ?? [])]).toEqual(['ann']);
+  expect(before?.isDeleted).toBe(true);
 });
 
 test('sites: random verdicts end as a small model says, and a banned pair is never used', () => {
