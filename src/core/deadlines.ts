@@ -53,7 +53,7 @@ export class Deadlines {
     const deadline = new Deadline(ms, fn);
     deadline.dueTick = this.#dueTick(ms, now);
     this.#size += 1;
-    this.#link(deadline);
+    append(this.#slots[deadline.dueTick & SLOT_MASK], deadline);
     if (deadline.dueTick < this.#timerTick) this.#arm(deadline.dueTick);
     return deadline;
   }
@@ -82,11 +82,6 @@ export class Deadlines {
     deadline.dueTick = Number.NaN;
     this.#size -= 1;
     unlink(deadline);
-  }
-
-  #link(deadline: Deadline): void {
-    const ring = this.#slots[deadline.dueTick & SLOT_MASK];
-    if (ring !== undefined) append(ring, deadline);
   }
 
   #nowTick(): number {
@@ -142,7 +137,7 @@ export class Deadlines {
         append(due, deadline);
       } else if ((deadline.dueTick & SLOT_MASK) !== (tick & SLOT_MASK)) {
         unlink(deadline);
-        this.#link(deadline);
+        append(this.#slots[deadline.dueTick & SLOT_MASK], deadline);
       }
     }
   }
@@ -153,7 +148,7 @@ export class Deadlines {
       const deadline = due.next;
       unlink(deadline);
       deadline.dueTick = this.#doneTick + 1;
-      this.#link(deadline);
+      append(this.#slots[deadline.dueTick & SLOT_MASK], deadline);
     }
     if (this.#size === 0) {
       this.#disarm();
@@ -173,7 +168,8 @@ function makeRing(): Deadline {
   return new Deadline(0, () => {});
 }
 
-function append(ring: Deadline, deadline: Deadline): void {
+function append(ring: Deadline | undefined, deadline: Deadline): void {
+  if (ring === undefined) return;
   deadline.previous = ring.previous;
   deadline.next = ring;
   ring.previous.next = deadline;

@@ -41,7 +41,6 @@ import {
   fleetInstances,
   planeContext,
   poolSettings,
-  pricesOf,
   proberSettings,
   refillSettings,
   refusesOf,
@@ -218,10 +217,14 @@ async function openParts(running: Running) {
   const folder = { dir, daemon: true, fleet: connector?.name };
   const state = await owner.open('state', openState({ ...folder, clock, warn, boot }));
   const siteOf = (host: string) => pool.sites.of(host).name;
-  const prices = (source: string) => pricesOf(config(), source);
+  // Vendors sell the members of a gateway by traffic, all others by the piece.
+  const pricesOf = (name: string) => {
+    const { product, price = 0 } = config().sources.find((source) => source.name === name) ?? {};
+    return product === 'gateway' ? { perMember: 0, perGb: price } : { perMember: price, perGb: 0 };
+  };
   const opening = openLedger({
     ...{ bus, clock, log, dir, siteOf, access: config().log.access },
-    pricesOf: prices,
+    pricesOf,
   });
   const ledger = await owner.open('ledger', opening);
 
@@ -261,7 +264,7 @@ async function openParts(running: Running) {
   const drainEndsAt = () => running.drainEndsAt;
   const monitor = new ReadinessMonitor({ ...serving, clock, bus, drainEndsAt, config });
   const readiness = await owner.open('readiness', monitor);
-  const control = createControl({ ...serving, clock, log, reload, readiness, testUrl, pricesOf: prices });
+  const control = createControl({ ...serving, clock, log, reload, readiness, testUrl, pricesOf });
   const apis = await openApis(config(), { clock, bus, log, owner, pool, control });
   plane.setContext(planeContext(config(), apis.addresses()));
   ownAddresses = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apis.addresses()];

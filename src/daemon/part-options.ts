@@ -120,12 +120,6 @@ export function configuredAddresses({ listeners, admin, proxyPool }: Config): Bo
   return sections.flatMap(({ address }) => boundAddresses(address));
 }
 
-/** Vendors sell the members of a gateway by traffic, all others by the piece. */
-export function pricesOf({ sources }: Config, name: string): { perMember: number; perGb: number } {
-  const { product, price = 0 } = sources.find((source) => source.name === name) ?? {};
-  return product === 'gateway' ? { perMember: 0, perGb: price } : { perMember: price, perGb: 0 };
-}
-
 export function poolSettings(config: Config): PoolSettings {
   const { pool, rotation, health, targets } = config;
   return { ...pool, rotation, health, targets, sources: config.sources.map(poolSourceOptions) };

@@ -133,16 +133,14 @@ export class Attempt {
   }
 
   #connect(login: PreparedLogin | undefined, forwardMode: ForwardMode, now: number): void {
-    this.#begin(login, forwardMode);
-    this.#connectStartedAt = now;
     const { use, marks } = this.#task.request;
-    this.#listen(this.#parts.openSocket(this.lease, use, marks));
+    this.#begin(login, forwardMode, this.#parts.openSocket(this.lease, use, marks));
+    this.#connectStartedAt = now;
     this.#setDeadline(now);
   }
 
   #continue({ socket, login, isConnected, handshake }: WarmConnection, forwardMode: ForwardMode): void {
-    this.#begin(login, forwardMode);
-    this.#listen(socket);
+    this.#begin(login, forwardMode, socket);
     this.#tcpConnected = !socket.connecting;
     const { use, target } = this.#task.request;
     if (use === 'forward') socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
@@ -158,7 +156,12 @@ export class Attempt {
     }
   }
 
-  #begin(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
+  #begin(login: PreparedLogin | undefined, forwardMode: ForwardMode, socket: Socket): void {
+    const { protocol, member } = this.lease;
+    this.#socket = socket;
+    socket.on('close', this.#onClose);
+    socket.on(readyEvent(protocol), this.#onReady);
+    if (protocol === 'https') socket.on('connect', this.#onTcpConnected);
     this.login = login;
     this.#forwardMode = forwardMode;
     this.phase = 'connect';
@@ -169,18 +172,9 @@ export class Attempt {
       this.#handshake = undefined;
       return;
     }
-    const { protocol, member } = this.lease;
     const isFree = protocol === 'socks5' && this.#maxPlainMs === undefined;
     this.#mode = isFree ? this.memory.pipelining.modeFor(member, login !== undefined) : 'plain';
     this.#handshake = memberHandshake(protocol, this.#task.request.target, login, this.#mode !== 'plain');
-  }
-
-  #listen(socket: Socket): void {
-    const { protocol } = this.lease;
-    this.#socket = socket;
-    socket.on('close', this.#onClose);
-    socket.on(readyEvent(protocol), this.#onReady);
-    if (protocol === 'https') socket.on('connect', this.#onTcpConnected);
   }
 
   #setDeadline(now: number): void {

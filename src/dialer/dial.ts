@@ -11,7 +11,7 @@ import type { Blame, NoriaEvents } from '../core/events.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { Listed } from '../core/live-list.ts';
 import { roundMs } from '../core/request-record.ts';
-import { exitOf, isLease, type Lease, type LeaseRefusal } from '../pool/lease.ts';
+import { isLease, type Lease, type LeaseRefusal } from '../pool/lease.ts';
 import { Attempt, type AttemptFailure, type AttemptPhase, type RawConnection } from './attempt.ts';
 import { blameFor, isTargetUnreachable, isUndecided, reportPoints, targetCanCause } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './contract.ts';
@@ -211,7 +211,7 @@ export class Dial implements Dialing, Listed {
     if (hedge) this.#hedgeEnded('won');
     const { member, source } = lease;
     const at = clock.monotonic();
-    const attempt = { member, source, exit: exitOf(lease), ms: 0, code: null, startedAt: at };
+    const attempt = { member, source, exit: lease.exit, ms: 0, code: null, startedAt: at };
     this.#request.record?.addAttempt(attempt);
     this.#succeed(lease, { ...idle, at, early: NO_BYTES, isWarm: false, connectStatus: undefined }, true);
     return true;
@@ -428,7 +428,7 @@ export class Dial implements Dialing, Listed {
     const { source, member } = lease;
     const { record } = this.#request;
     const code = outcome === 'accepted' ? null : outcome;
-    record?.addAttempt({ member, source, exit: exitOf(lease), ms: roundMs(ms), code, startedAt });
+    record?.addAttempt({ member, source, exit: lease.exit, ms: roundMs(ms), code, startedAt });
     const request = record?.id;
     bus.emit('dial.attempted', { source, member, outcome, phase, blame, ms, hedge, request });
   }

@@ -7,7 +7,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
-import { exitOf, type Lease, type LeaseProvider } from '../pool/lease.ts';
+import type { Lease, LeaseProvider } from '../pool/lease.ts';
 import type { RawConnection } from './attempt.ts';
 import type {
   AbsoluteAnswer,
@@ -83,7 +83,7 @@ export class LeasedConnection implements MemberConnection, Listed {
   }
 
   get hasWorked(): boolean {
-    return this.#parts.evidence.hasAnswered(this.#request.target.host, exitOf(this.lease));
+    return this.#parts.evidence.hasAnswered(this.#request.target.host, this.lease.exit);
   }
 
   isMemberError(answer: AbsoluteAnswer): boolean {
@@ -122,7 +122,7 @@ export class LeasedConnection implements MemberConnection, Listed {
 
   #noteEvidence({ cut, response }: ConnectionOutcome, isAnswered: boolean): void {
     const { evidence } = this.#parts;
-    const use = { host: this.#request.target.host, exit: exitOf(this.lease), source: this.lease.source };
+    const use = { host: this.#request.target.host, exit: this.lease.exit, source: this.lease.source };
     if (cut === 'after-tls') evidence.reset(use, true);
     else if (isAnswered) {
       if (response === undefined) evidence.answered(use);

@@ -186,19 +186,23 @@ export class Listener {
   }
 
   #admit(accepted: Socket, localPort: number): void {
-    const { sharedLimit, maxConnections } = this.#options;
-    if (sharedLimit !== undefined && this.#admits(accepted)) {
+    const { access, sharedLimit, maxConnections } = this.#options;
+    // Reading the address costs a system call. A closed connection has none.
+    if (!access.admitsAll && !access.admits(accepted.remoteAddress)) {
+      const detail = 'the allow list of the listener does not contain the address of this client';
+      this.#open(accepted, localPort, refusalError('forbidden', detail));
+    } else if (sharedLimit !== undefined) {
       this.#askLimit(sharedLimit, accepted, localPort);
-      return;
+    } else {
+      const openCount = this.#connections.size - this.#refused.size;
+      this.#open(accepted, localPort, openCount < maxConnections ? undefined : this.#full());
     }
-    const openCount = this.#connections.size - this.#refused.size;
-    this.#open(accepted, localPort, openCount < maxConnections);
   }
 
   /** Until the answer arrives, the client's data stays in the socket. */
   #askLimit(limit: ConnectionLimit, accepted: Socket, localPort: number): void {
     if (this.#pendingCount >= MAX_PENDING) {
-      this.#open(accepted, localPort, false);
+      this.#open(accepted, localPort, this.#full());
       return;
     }
     const onAnswer = (allowed: boolean): void => {
@@ -206,7 +210,7 @@ export class Listener {
       if (allowed && accepted.destroyed) limit.release();
       if (accepted.destroyed) return;
       if (allowed) accepted.on('close', () => limit.release());
-      this.#open(accepted, localPort, allowed);
+      this.#open(accepted, localPort, allowed ? undefined : this.#full());
     };
     const answer = limit.acquire();
     if (typeof answer === 'boolean') {
@@ -228,25 +232,13 @@ export class Listener {
     });
   }
 
-  /** Reading the address costs a system call. A closed connection has none. */
-  #admits(accepted: Socket): boolean {
-    const { access } = this.#options;
-    return access.admitsAll || access.admits(accepted.remoteAddress);
+  #full(): NoriaError {
+    const detail = `${this.#options.maxConnections} client connections are open; maxConnections allows no more`;
+    return new NoriaError('too-many-connections', detail);
   }
 
-  #open(accepted: Socket, localPort: number, withinLimit: boolean): void {
-    const { bus, clock, maxConnections } = this.#options;
-    const refusal = !this.#admits(accepted)
-      ? refusalError(
-          'forbidden',
-          'the allow list of the listener does not contain the address of this client',
-        )
-      : withinLimit
-        ? undefined
-        : new NoriaError(
-            'too-many-connections',
-            `${maxConnections} client connections are open; maxConnections allows no more`,
-          );
+  #open(accepted: Socket, localPort: number, refusal: NoriaError | undefined): void {
+    const { bus, clock } = this.#options;
     if (refusal !== undefined && this.#refused.size >= MAX_REFUSED_OPEN) {
       accepted.destroy();
       return;

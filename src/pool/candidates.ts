@@ -181,7 +181,10 @@ export class CandidateIndex {
       this.#move(member, bucket);
       if (bucket !== undefined) this.membersFreed = true;
     }
-    const changesAt = this.#changesAt(member, now);
+    const { phase, usableUntil } = member;
+    const rests = phase.name === 'quarantined' && phase.untilAt > now;
+    const movesAt = rests ? phase.untilAt : member.endsAt - this.#held.settings.minRemainingMs;
+    const changesAt = movesAt > now ? Math.min(movesAt, usableUntil.key) : usableUntil.key;
     if (changesAt === member.nextChange.key) return;
     this.#changes.update(member.nextChange, changesAt);
     this.#timer.armBy(changesAt);
@@ -194,27 +197,15 @@ export class CandidateIndex {
   #bucketOf(member: Member, now: number): Bucket | undefined {
     const { phase, source } = member;
     if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;
-    if (source.blockedReason !== undefined || this.#isFull(member)) return undefined;
+    if (source.blockedReason !== undefined) return undefined;
+    const { maxTunnelsPerMember: tunnels, maxUsesPerMember: uses } = this.#held.settings.rotation;
+    if (tunnels > 0 && member.openLeases >= partOfProcess(tunnels, this.part)) return undefined;
+    if (uses > 0 && member.uses + member.pendingUses >= uses) return undefined;
     if (phase.name === 'quarantined') {
       if (member.trialLease !== undefined) return undefined; // only one lease at a time may test the member
       if (phase.untilAt > now) return 'quarantined';
     }
     return member.endsAt - this.#held.settings.minRemainingMs > now ? 'fresh' : 'expiring';
-  }
-
-  #isFull(member: Member): boolean {
-    const { maxTunnelsPerMember, maxUsesPerMember } = this.#held.settings.rotation;
-    return (
-      (maxTunnelsPerMember > 0 && member.openLeases >= partOfProcess(maxTunnelsPerMember, this.part)) ||
-      (maxUsesPerMember > 0 && member.uses + member.pendingUses >= maxUsesPerMember)
-    );
-  }
-
-  #changesAt(member: Member, now: number): number {
-    const { phase, usableUntil } = member;
-    if (phase.name === 'quarantined' && phase.untilAt > now) return Math.min(phase.untilAt, usableUntil.key);
-    const expiringAt = member.endsAt - this.#held.settings.minRemainingMs;
-    return expiringAt > now ? Math.min(expiringAt, usableUntil.key) : usableUntil.key;
   }
 
   #move(member: Member, bucket: Bucket | undefined): void {

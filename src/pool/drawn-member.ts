@@ -10,7 +10,7 @@ export interface DrawnMember {
   readonly endsAt: number | undefined;
   readonly unproven: boolean;
   readonly exitIp?: string | undefined;
-  /** The made name of a gateway's exit; see `exitOf`. */
+  /** The made name of a gateway's exit; see `Member.exit`. */
   readonly exitName?: string | undefined;
   /** Replaces that of the source. A snapshot contains no secrets, so it omits members with a login. */
   readonly login?: Login | undefined;

@@ -44,8 +44,8 @@ export interface Lease {
   readonly protocol: MemberProtocol;
   readonly host: string;
   readonly port: number;
+  readonly exit: string;
   readonly exitIp?: string;
-  readonly exitName?: string;
   readonly login?: Login;
   readonly remainingMs?: number;
   readonly session?: string;
@@ -125,11 +125,6 @@ export interface LeaseProvider {
    * that expire too soon or whose source is full. Empty if the pool cannot predict them. Changes nothing.
    */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[];
-}
-
-/** The exit that a target sees: its IP if known, else its made name, else the member's host. Never a port. */
-export function exitOf({ exitIp, exitName, host }: Pick<Lease, 'exitIp' | 'exitName' | 'host'>): string {
-  return exitIp ?? exitName ?? host;
 }
 
 export function isLease(answer: Lease | LeaseRefusal): answer is Lease {

@@ -377,11 +377,11 @@ function describeLease(
     protocol: member.protocol,
     host: member.host,
     port: member.port,
+    exit: member.exit,
     waitedMs,
     doubtful: !isReady || member.lastSuccessAt === undefined,
   };
   if (member.exitIp !== undefined) lease.exitIp = member.exitIp;
-  if (member.exitName !== undefined) lease.exitName = member.exitName;
   if (member.login !== undefined) lease.login = member.login;
   if (!member.endIsAssumed) lease.remainingMs = member.endsAt - leasedAt;
   if (session !== undefined) lease.session = session.name;

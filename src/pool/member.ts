@@ -171,6 +171,7 @@ export class Member {
     this.phase = { name: drawn.unproven ? 'joining' : 'ready' };
   }
 
+  /** The exit that a target sees: its IP if known, else its made name, else the member's host. Never a port. */
   get exit(): string {
     return this.exitIp ?? this.exitName ?? this.host;
   }

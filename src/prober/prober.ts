@@ -136,7 +136,7 @@ export class Prober {
   ): Promise<string | undefined> {
     const site = readCheckSite(url);
     if (site === undefined) return undefined;
-    const address = { source, protocol, host, port, ...(login !== undefined && { login }) };
+    const address = { source, protocol, host, port, exit: host, ...(login !== undefined && { login }) };
     const lease = { ...address, id: NO_LEASE, member: `${host}:${port}`, waitedMs: 0, doubtful: false };
     const timeoutMs = this.#settings.check?.timeoutMs ?? SIGN_OF_LIFE_TIMEOUT_MS;
     let text = '';

@@ -16,6 +16,7 @@ const LEASE: Lease = {
   protocol: 'http',
   host: '192.0.2.1',
   port: 8000,
+  exit: '192.0.2.1',
   waitedMs: 0,
   doubtful: false,
 };

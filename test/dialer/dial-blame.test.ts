@@ -239,7 +239,7 @@ test('blame: a probe with an answer shows that the network is up, one without sh
   pool.members = lost.slice(0, 3);
   await dial('target.example:443');
   const probe = (at: Pick<TestMember, 'protocol' | 'host' | 'port'>, member: string) => {
-    const lease = { id: 99, member, source: 'city', ...at, waitedMs: 0, doubtful: true };
+    const lease = { id: 99, member, source: 'city', ...at, exit: at.host, waitedMs: 0, doubtful: true };
     const task = { lease, target: targetOf('probe.invalid:443'), use: 'tunnel', timeoutMs: 1_000 } as const;
     return dialer.attempt(task, new AbortController().signal);
   };

@@ -329,7 +329,8 @@ test('dialer: bytes that arrive before the first read are not lost', async () =>
 test("dialer: a probe's connection is paused until the probe reads it", async () => {
   const { protocol, host, port } = await openMember('http', httpBehavior());
   const { dialer } = makeDialer([]);
-  const lease = { id: 1, member: 'm1', source: 'city', protocol, host, port, waitedMs: 0, doubtful: true };
+  const address = { protocol, host, port, exit: host };
+  const lease = { id: 1, member: 'm1', source: 'city', ...address, waitedMs: 0, doubtful: true };
   const task = { lease, target: targetOf('target.example:25'), use: 'tunnel', timeoutMs: 60_000 } as const;
   const result = await dialer.attempt(task, new AbortController().signal);
   if (result.kind !== 'accepted') throw new Error(`the attempt ${result.kind}`);

@@ -142,6 +142,7 @@ export class FakePool implements LeaseProvider, SiteBans {
       member: member.id,
       source: member.source ?? 'city',
       ...member.at,
+      exit: member.at.host,
       waitedMs: 0,
       doubtful: member.doubtful ?? false,
       ...(session === undefined ? {} : { session }),

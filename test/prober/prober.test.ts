@@ -78,7 +78,7 @@ class FakeProbePool {
     const id = ++this.#lastLease;
     this.#open.set(id, member);
     const source = member.source ?? 'free';
-    return { id, member: member.id, source, ...member.at, waitedMs: 0, doubtful: true };
+    return { id, member: member.id, source, ...member.at, exit: member.at.host, waitedMs: 0, doubtful: true };
   }
 
   report(report: LeaseReport): void {

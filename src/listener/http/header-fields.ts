@@ -22,8 +22,8 @@ const FIELD_LINES: Readonly<Record<FieldSyntax, RegExp>> = {
   request: /([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n/y,
   response: /([!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t ]*:([\t\x20-\x7e\x80-\xff]*)\r\n/y,
 };
-const TAB = 0x09;
-const SPACE = 0x20;
+/** Tab and space. */
+const SPACES: ReadonlySet<number> = new Set([0x09, 0x20]);
 const NO_VALUES: readonly string[] = [];
 
 /** From `start` to the end; each line ends in CR LF. @returns undefined if a line is invalid. */
@@ -68,13 +68,9 @@ export function formatFields(fields: readonly HeaderField[]): string {
 function trimSpace(value: string): string {
   let start = 0;
   let end = value.length;
-  while (start < end && isSpace(value.charCodeAt(start))) start += 1;
-  while (end > start && isSpace(value.charCodeAt(end - 1))) end -= 1;
+  while (start < end && SPACES.has(value.charCodeAt(start))) start += 1;
+  while (end > start && SPACES.has(value.charCodeAt(end - 1))) end -= 1;
   return value.slice(start, end);
-}
-
-function isSpace(code: number): boolean {
-  return code === SPACE || code === TAB;
 }
 
 /** What a client may know about its member connection. */

@@ -7,7 +7,6 @@ import { EventBus } from '../../core/events.ts';
 import { type Random, seededRandom } from '../../core/random.ts';
 import { addDemand } from '../../pool/demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../../pool/drawn-member.ts';
-import { exitOf } from '../../pool/lease.ts';
 import type { PoolSettings } from '../../pool/options.ts';
 import { Pool } from '../../pool/pool.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
@@ -110,7 +109,7 @@ function openReplica(
       log: log && { ...log, moments: log.moments.filter((_, at) => at % replicas === index) },
     },
     onBan: (lease) =>
-      pool.banExit({ host: 'target.test', exit: exitOf(lease), source: lease.source, evidence: 'status' }),
+      pool.banExit({ host: 'target.test', exit: lease.exit, source: lease.source, evidence: 'status' }),
   });
   return { pool, refiller, clients };
 }
