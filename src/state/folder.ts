@@ -11,16 +11,10 @@ import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
 import { type BootClock, type Clock, systemBoot } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
-import { type Journal, openJournal } from './journal.ts';
+import { openJournal } from './journal.ts';
 import { createTimekeeper, isAlive, type ProcessIdentity, processSchema, thisProcess } from './moment.ts';
-import {
-  type AddOwnCalls,
-  createPaceFile,
-  createPaceMemory,
-  handOverPace,
-  type PaceStore,
-} from './pace-file.ts';
-import { openSnapshotFile, type SnapshotFile } from './snapshot-file.ts';
+import { createPaceFile, createPaceMemory, handOverPace, type PaceStore } from './pace-file.ts';
+import { openSnapshotFile } from './snapshot-file.ts';
 import { inspectFolder, sweepDrafts, unusableFolder, VersionedFile } from './state-files.ts';
 
 export interface StateOptions {
@@ -37,15 +31,7 @@ export interface StateOptions {
   readonly boot?: BootClock;
 }
 
-export interface State {
-  readonly pace: PaceStore;
-  readonly addOwnCalls: AddOwnCalls;
-  readonly snapshot: SnapshotFile;
-  readonly sessions: Journal;
-  close(): Promise<void>;
-}
-
-export async function openState(options: StateOptions): Promise<State> {
+export async function openState(options: StateOptions) {
   const { dir: folder, clock, warn, fleet, daemon, boot = systemBoot() } = options;
   const timekeeper = createTimekeeper(clock, boot);
   const file = { clock, timekeeper, warn };
@@ -55,7 +41,7 @@ export async function openState(options: StateOptions): Promise<State> {
   });
   const nothing = { ...(await open(undefined)), close: async () => {} };
   if (folder === undefined) {
-    return { pace: createPaceMemory(timekeeper), addOwnCalls: (shared) => shared, ...nothing };
+    return { pace: createPaceMemory(timekeeper), addOwnCalls: (shared: PaceStore) => shared, ...nothing };
   }
   await createFolder(folder);
   const [problem] = await inspectFolder(folder);
@@ -116,7 +102,6 @@ function isFolder(path: string): Promise<boolean> {
   );
 }
 
-/** Locks the folder for this process, unless a process that is alive has locked it. @returns how to unlock it. */
 async function lockFolder(folder: string, boot: BootClock): Promise<() => Promise<void>> {
   const lock = new VersionedFile(folder, 'daemon');
   await lock.change((value) => {
