@@ -23,7 +23,7 @@ const LEASE: Lease = {
 
 /** An attempt on sockets without a network. The test emits the events of the sockets. */
 function makeAttempt(timeoutMs: number) {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const deadlines = new Deadlines(clock, 10);
   const sockets: Socket[] = [];
   const openSocket = () => {

@@ -15,7 +15,7 @@ const ACCESS: SourceSettings = {
 
 function makeBook(access: Partial<SourceSettings> = {}) {
   const faults: SourceFault[] = [];
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const onSourceFault = (fault: SourceFault) => faults.push(fault);
   const book = new SourceCredentials('city', { ...ACCESS, ...access }, clock, onSourceFault);
   return { book, faults, clock };
@@ -138,7 +138,7 @@ test('credentials: the advice depends on what is configured', () => {
   const { password: _, ...keyOnly } = ACCESS;
   const faults: SourceFault[] = [];
   const onSourceFault = (fault: SourceFault) => faults.push(fault);
-  const book = new SourceCredentials('city', keyOnly, new ManualClock(), onSourceFault);
+  const book = new SourceCredentials('city', keyOnly, ManualClock.dayOld(), onSourceFault);
   for (const member of ['m1', 'm2', 'm3']) book.refused(member, undefined);
   expect(faults[0]?.reason).toBe('3 of 3 members require credentials, and none are configured');
   expect(faults[0]?.advice).toContain('Bind this machine');

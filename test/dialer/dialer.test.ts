@@ -239,7 +239,7 @@ test.each([
   ['waitForMember', 30_000, 11_000],
   ['the deadline', 5_000, 1_000],
 ])('dialer: what remains of %s limits the next wait for a member', async (_, deadlineMs, leftMs) => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { dial, pool } = makeDialer([], { clock, deadlineMs, waitForMemberMs: 15_000 });
   const result = dial('target.example:443');
   clock.advance(4_000);
@@ -360,7 +360,7 @@ test("dialer: a connection that the member half-closed still carries the client'
 });
 
 test('dialer: close leaves no timer armed', async () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const silent = await openMember('http', silentBehavior);
   const { dialer, dial, pool } = makeDialer([{ id: 'good', at: await openMember('http', httpBehavior()) }], {
     clock,
@@ -375,7 +375,7 @@ test('dialer: close leaves no timer armed', async () => {
 });
 
 test('dialer: a successful dial leaves no timer armed', async () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }], {
     clock,
     hedgeAfter: 500,
@@ -385,7 +385,7 @@ test('dialer: a successful dial leaves no timer armed', async () => {
 });
 
 test('dialer: dial.ended reports the wait for a member with every outcome', async () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { dial, pool, bus } = makeDialer([], { clock, deadlineMs: 5_000 });
   const ended = collect(bus, 'dial.ended');
   const served = dial('target.example:443');

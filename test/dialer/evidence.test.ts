@@ -3,7 +3,7 @@ import { SiteEvidence, type SiteResponse } from '../../src/dialer/evidence.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function makeEvidence(onStatus: 'auto' | 'off' | readonly number[] = 'auto') {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const bans: string[] = [];
   const evidence = new SiteEvidence(clock, {
     sites: { of: () => ({ rule: { ban: { onStatus } } }) },

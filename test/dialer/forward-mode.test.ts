@@ -11,14 +11,14 @@ const answer = (status: number, changes: Partial<AbsoluteAnswer> = {}): Absolute
 });
 
 function learnedMode() {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const mode = new ForwardModeMemory(clock, 'direct');
   for (const name of ['a:80', 'b:80', 'c:80']) mode.answered(name, answer(200), 403);
   return { clock, mode };
 }
 
 test('forward mode: refusals of CONNECT alone change nothing', () => {
-  const mode = new ForwardModeMemory(new ManualClock(), 'direct');
+  const mode = new ForwardModeMemory(ManualClock.dayOld(), 'direct');
   for (let number = 0; number < 9; number += 1) {
     expect(mode.connectRefused(`m${number}`, 80), 'this member gets absolute form').toBe(true);
     expect(mode.first('dead:80')).toBe('direct');
@@ -26,7 +26,7 @@ test('forward mode: refusals of CONNECT alone change nothing', () => {
 });
 
 test('forward mode: a target that only absolute form reached gets absolute form first; after three such targets, all do', () => {
-  const mode = new ForwardModeMemory(new ManualClock(), 'direct');
+  const mode = new ForwardModeMemory(ManualClock.dayOld(), 'direct');
   mode.answered('a:80', answer(200), 403);
   expect([mode.first('a:80'), mode.first('z:80')]).toEqual(['absolute', 'direct']);
   mode.answered('a:80', answer(304), 403);
@@ -55,7 +55,7 @@ test('forward mode: CONNECT is tried again ten minutes later, after a 405, or wh
 });
 
 test('forward mode: where CONNECT works for the port, only three refusals in a row allow absolute form', () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const mode = new ForwardModeMemory(clock, 'direct');
   mode.connectAccepted(80);
   expect([mode.connectRefused('m1', 80), mode.connectRefused('m1', 80)]).toEqual([false, false]);
@@ -93,11 +93,11 @@ test.each<[string, AbsoluteAnswer, connectStatus: number | undefined, isError: b
   ['200 that a proxy passed on', answer(200, { fields: [['Proxy-Connection', 'close']] }), 403, false],
   ['503 of the target', answer(503, { fields: [['Server', 'nginx']] }), 403, false],
 ])('forward mode: decides whether the member itself answered with %s', (_, given, connectStatus, isError) => {
-  const mode = new ForwardModeMemory(new ManualClock(), 'direct');
+  const mode = new ForwardModeMemory(ManualClock.dayOld(), 'direct');
   expect(mode.answered('t:80', given, connectStatus)).toBe(isError);
 });
 
 test('forward mode: a source with `absolute` always uses absolute form and passes every answer on', () => {
-  const mode = new ForwardModeMemory(new ManualClock(), 'absolute');
+  const mode = new ForwardModeMemory(ManualClock.dayOld(), 'absolute');
   expect([mode.first('a:80'), mode.answered('a:80', answer(405), undefined)]).toEqual(['absolute', false]);
 });

@@ -219,7 +219,7 @@ test('forward: an idle connection that ends or receives bytes is closed', async 
 
 test('forward: no connection is kept past the end of its member, and no tunnel at all', async () => {
   const at = await openMember('http', httpBehavior());
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { dial, dialer } = makeDialer([{ id: 'm1', at, remainingMs: 30 }], { clock });
   connectionOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
   expect(dialer.openCount).toBe(1);

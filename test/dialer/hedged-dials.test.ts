@@ -140,7 +140,7 @@ test('hedged dial: without another ready member the first attempt continues', as
 });
 
 test('hedged dial: the hedge for an unproven member starts sooner', async () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const doubtful = await openMember('http', silentBehavior);
   const { dial } = makeDialer(
     [
@@ -158,7 +158,7 @@ test('hedged dial: the hedge for an unproven member starts sooner', async () => 
 test('hedged dial: the delay is learned from the latency of good members', async () => {
   const silent = await openMember('http', silentBehavior);
   const good = await openMember('http', httpBehavior());
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { dial, pool } = makeDialer([{ id: 'good', at: good }], {
     clock,
     hedgeAfter: 'auto',

@@ -9,7 +9,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { connectionOf, makeDialer } from './make-dialer.ts';
 
 function makeIdle() {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const deadlines = new Deadlines(clock, 10);
   const idle = new IdleConnections(clock, deadlines, () => true);
   onTestFinished(() => {

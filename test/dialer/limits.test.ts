@@ -19,7 +19,7 @@ test('attempts: two members decide that a target is unreachable, five if it was 
 });
 
 test('client budgets: a client may spend its burst, then what each second adds', () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const budgets = new ClientBudgets(clock);
   const spend = () => {
     let spent = 0;
@@ -35,7 +35,7 @@ test('client budgets: a client may spend its burst, then what each second adds',
 });
 
 test('client budgets: a tenth of the attempts of all clients is added', () => {
-  const budgets = new ClientBudgets(new ManualClock());
+  const budgets = new ClientBudgets(ManualClock.dayOld());
   budgets.charge('mallory', CLIENT_BURST);
   for (let attempt = 0; attempt < 9; attempt += 1) budgets.attempted();
   expect(budgets.allows('mallory')).toBe(false);

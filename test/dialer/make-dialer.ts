@@ -27,7 +27,7 @@ export function makeDialer(members: readonly FakePoolMember[], settings: Partial
   const sourceFaults: SourceFault[] = [];
   const networkDown: boolean[] = [];
   const dialer = new MemberDialer({
-    clock: new ManualClock(),
+    clock: ManualClock.dayOld(),
     bus,
     pool,
     guard: { mark: makeMark(), ownAddresses: () => [] },

@@ -3,7 +3,7 @@ import { MIN_LOST_MEMBERS, NetworkWatch } from '../../src/dialer/reachability.ts
 import { ManualClock } from '../support/manual-clock.ts';
 
 function makeWatch() {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const judged: boolean[] = [];
   const watch = new NetworkWatch(clock, (down) => judged.push(down));
   /** Reports members as lost, each after an attempt of 100 ms. */

@@ -194,7 +194,7 @@ test('pipelining: `plain` always waits for replies, `pipelined` never does, from
 });
 
 test('pipelining: what members have shown is forgotten after ten minutes', () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const pipelining = new Pipelining(clock, 'auto');
   pipelining.accepted('m1', 'plain', 30);
   expect([pipelining.modeFor('m1', false), pipelining.modeFor('m2', false)]).toEqual(['trial', 'plain']);
@@ -211,7 +211,7 @@ test('pipelining: what members have shown is forgotten after ten minutes', () =>
 });
 
 test('pipelining: the majority of the members decides for members that were not tried', () => {
-  const pipelining = new Pipelining(new ManualClock(), 'auto');
+  const pipelining = new Pipelining(ManualClock.dayOld(), 'auto');
   for (const member of ['m1', 'm2']) pipelining.accepted(member, 'trial', 30);
   for (const member of ['m3', 'm4']) pipelining.refused(member);
   expect(pipelining.modeFor('m6', false)).toBe('trial');

@@ -7,7 +7,7 @@ function wasReached(reachability: Reachability, target: string): boolean {
 }
 
 test('reachability: a target counts as reached for half a minute, a member as working for a minute', () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const reachability = new Reachability(clock);
   expect([wasReached(reachability, 'a:1'), reachability.memberWorked('m1')]).toEqual([false, false]);
   reachability.recordReached('m1', 'a:1');
@@ -24,7 +24,7 @@ test('reachability: a target counts as reached for half a minute, a member as wo
 });
 
 test('reachability: repeated success renews both', () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const reachability = new Reachability(clock);
   for (let second = 0; second < 120; second += 1) {
     reachability.recordReached('m1', 'a:1');
@@ -34,7 +34,7 @@ test('reachability: repeated success renews both', () => {
 });
 
 test('reachability: a cut is the fault of its member only if another member got an answer after the cuts of all others', () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const reachability = new Reachability(clock);
   const cut = (member: string) => {
     clock.advance(1);
@@ -58,7 +58,7 @@ test('reachability: a cut is the fault of its member only if another member got 
 });
 
 test('reachability: a member that alone failed for a target is avoided for it for ten seconds', () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const reachability = new Reachability(clock);
   reachability.avoid('m1', 'a:1');
   clock.advance(4_000);
@@ -77,7 +77,7 @@ test('reachability: a member that alone failed for a target is avoided for it fo
 });
 
 test('reachability: replaces the oldest entries when it is full', () => {
-  const reachability = new Reachability(new ManualClock());
+  const reachability = new Reachability(ManualClock.dayOld());
   for (let index = 0; index < 5_000; index += 1) {
     reachability.recordReached(`m${index}`, `t${index}:1`);
     reachability.recordAnswered('m1', `t${index}:1`);

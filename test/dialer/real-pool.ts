@@ -26,7 +26,7 @@ export function makeDialerWithPool(
   members: readonly Pick<TestMember, 'protocol' | 'host' | 'port'>[],
   settings: Partial<DialerOptions> = {},
 ) {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   return { clock, ...openDialerWithPool(members, { clock, ...settings }) };
 }
 

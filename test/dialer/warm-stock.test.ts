@@ -47,7 +47,7 @@ test('warm stock: is 0 if members close a connection before its use', () => {
 });
 
 test('opening times: the minimum forgets a member that has left, and ignores the load of this machine', () => {
-  const times = new OpeningTimes(new ManualClock());
+  const times = new OpeningTimes(ManualClock.dayOld());
   expect(times.averageMs).toBeUndefined();
   times.opened(0.5);
   for (let time = 0; time < 400; time += 1) times.opened(50);
@@ -57,7 +57,7 @@ test('opening times: the minimum forgets a member that has left, and ignores the
 });
 
 test('opening times: several members that close an unused connection teach how long to keep one', () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const times = new OpeningTimes(clock);
   for (let member = 1; member < MIN_CLOSING_MEMBERS; member += 1) times.closedUnused(`m${member}`, 2_000);
   times.closedUnused('m1', 100); // one member decides nothing, however often it closes a connection

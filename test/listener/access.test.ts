@@ -9,7 +9,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 const CLIENT = '192.0.2.1';
 
 function access(options: Partial<AccessOptions> = {}): Access {
-  return new Access({ users: [], allow: [], denyTargets: [], clock: new ManualClock(), ...options });
+  return new Access({ users: [], allow: [], denyTargets: [], clock: ManualClock.dayOld(), ...options });
 }
 
 function users(...pairs: readonly [username: string, password: string][]) {
@@ -129,7 +129,7 @@ describe('access: wrong credentials', () => {
   const identity = { user: 'ann', routingText: '' };
 
   function limited() {
-    const clock = new ManualClock();
+    const clock = ManualClock.dayOld();
     const counted: unknown[] = [];
     const onWrongCredentials = (attempt: unknown) => void counted.push(attempt);
     const closed = access({ users: users(['ann', 'a'], ['bob-b', 'b']), clock, onWrongCredentials });

@@ -83,7 +83,7 @@ test('connection limit: a client that has left while it waited takes no permit',
 });
 
 test('connection limit: a client waits 2 s at most, and a later permit is released', async () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const deadlines = new Deadlines(clock, 5);
   const limit = new ManualLimit();
   const { port } = await listen(directDialer(), { sharedLimit: limit, deadlines });

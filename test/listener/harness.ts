@@ -57,7 +57,7 @@ export function listenerOptions(
   options: Partial<ListenerOptions> = {},
   access: Partial<AccessOptions> = {},
 ): ListenerOptions {
-  const { clock = new ManualClock() } = options;
+  const { clock = ManualClock.dayOld() } = options;
   return {
     name: 'here',
     addresses: [{ kind: 'tcp', host: '127.0.0.1', port: 0 }],

@@ -27,7 +27,7 @@ async function join(
   const client = await socketPair();
   const member = await socketPair();
   given.before?.({ client, member });
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const deadlines = new Deadlines(clock, 10);
   const ends: Relay[] = [];
   const early = given.early === undefined ? undefined : Buffer.from(given.early);

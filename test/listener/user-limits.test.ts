@@ -10,7 +10,7 @@ import { listen, RawClient } from './harness.ts';
 import { rawOrigin } from './origin.ts';
 
 function limitsOf(limits: Limits) {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const users = new UserLimits(clock);
   users.configure([{ username: 'ann', limits }, { username: 'ben' }]);
   const retryAfterMs = () => {
@@ -96,7 +96,7 @@ test('user limits: a reload that removes a limit forgets what is open, and a new
 
 test('user limits: a tunnel from before a limit that a reload gives again frees no place when it ends', async () => {
   const users = [{ username: 'ann', password: new Secret('x'), limits: { tunnels: 1 } }];
-  const limits = new UserLimits(new ManualClock());
+  const limits = new UserLimits(ManualClock.dayOld());
   const origin = await rawOrigin((socket) => socket.on('end', () => socket.end()));
   const dialer = directDialer();
   const { port } = await listen(dialer, { limits }, { users });

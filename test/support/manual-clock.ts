@@ -13,6 +13,13 @@ export class ManualClock implements Clock {
     this.#wallMs = startAt;
   }
 
+  /** A clock that has run for a day. With it, a test notices if a moment is added where it should be subtracted. */
+  static dayOld(): ManualClock {
+    const clock = new ManualClock();
+    clock.advance(86_400_000);
+    return clock;
+  }
+
   now(): number {
     return this.#wallMs;
   }

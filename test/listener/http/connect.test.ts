@@ -290,7 +290,7 @@ test('CONNECT: a paused client still gets its refusal and can close cleanly', as
   dialer.failures.push({ code: 'members-failed', reason: 'All failed.', attempts: 3 });
   const release = dialer.hold();
   // The clock stays still, so the connection must end without a timeout.
-  const { port, listener } = await listen(dialer, { deadlines: new Deadlines(new ManualClock(), 5) });
+  const { port, listener } = await listen(dialer, { deadlines: new Deadlines(ManualClock.dayOld(), 5) });
   const client = await RawClient.open(port);
   const size = 256 * 1024;
   client.send(`CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n`);

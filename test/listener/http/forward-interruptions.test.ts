@@ -117,7 +117,7 @@ test('forward: a client that does not read the end of its response is cut off by
       socket.write(Buffer.alloc(size, 'x'));
     }),
   );
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { port, deadlines, listener } = await listen(directDialer(), {
     clock,
     deadlines: new Deadlines(clock, 5),

@@ -273,7 +273,7 @@ test.each([
 
 test('forward: TCP keep-alive of a client connection is enabled after 30 s, not for short ones', async () => {
   const origin = await rawOrigin(answering(OK));
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { port, deadlines } = await listen(directDialer(), { deadlines: new Deadlines(clock, 5) });
   const client = await RawClient.open(port);
   const probed: (number | undefined)[] = [];
@@ -295,7 +295,7 @@ test('forward: TCP keep-alive of a client connection is enabled after 30 s, not 
 
 test('forward: a client that never finishes an answered request is cut off', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n'));
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { port, deadlines } = await listen(directDialer(), { deadlines: new Deadlines(clock, 5) });
   const client = await RawClient.open(port);
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc`);

@@ -58,7 +58,7 @@ test('pipelining: noria does not read from a client that does not read its answe
 
 test('pipelining: an empty line after a body begins no request', async () => {
   const recorder = await openRecorder();
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { port, events } = await listen(directDialer(), {
     deadlines: new Deadlines(clock, 5),
     headerTimeoutMs: 10_000,
@@ -77,7 +77,7 @@ test('pipelining: an empty line after a body begins no request', async () => {
 });
 
 test('pipelining: a client that sends only empty lines is cut off', async () => {
-  const clock = new ManualClock();
+  const clock = ManualClock.dayOld();
   const { port, events } = await listen(directDialer(), {
     deadlines: new Deadlines(clock, 5),
     headerTimeoutMs: 10_000,

@@ -51,7 +51,7 @@ export interface PendingDial {
 export class Stage {
   readonly dials: PendingDial[] = [];
   readonly emitted: { readonly name: EventName; readonly event: unknown }[] = [];
-  readonly clock = new ManualClock();
+  readonly clock = ManualClock.dayOld();
   readonly deadlines = new Deadlines(this.clock, 20);
   /** The listener's ends of all client connections. */
   readonly accepted: Socket[] = [];
