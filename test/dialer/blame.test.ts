@@ -79,6 +79,8 @@ test('blame: later evidence does not change what is decided at once', () => {
     { similarFailures: 2 },
     { clientLeft: true },
     { sourceWorked: false },
+    { sourceFaulty: true },
+    { credentialsWork: true },
   ];
   const codes = Object.keys(FAULTS) as FaultCode[];
   const decided = codes

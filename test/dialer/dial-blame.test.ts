@@ -17,6 +17,7 @@ import {
   type TestMember,
 } from '../support/bad-members.ts';
 import { LoopClock } from '../support/loop-clock.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { collect, connectionOf, failureOf, makeDialer, targetOf } from './make-dialer.ts';
 import { copies, makeDialerWithPool } from './real-pool.ts';
 
@@ -307,4 +308,43 @@ test("blame: a lack of local sockets is not the member's fault", async () => {
   });
   await dial('target.example:443');
   expect([pool.blames(), networkDown]).toEqual([['m1 member-unreachable network'], []]);
+});
+
+test('blame: an exit is banned after two resets of a host that answers others, kept connections do not count', async () => {
+  const { port } = await openMember('http', httpBehavior());
+  const [a, b] = ['127.0.0.1', '127.0.0.2'].map((host) => ({
+    id: host,
+    at: { protocol: 'http', host, port } as const,
+  }));
+  if (a === undefined || b === undefined) throw new Error('no members');
+  const clock = ManualClock.dayOld();
+  const { dial, pool } = makeDialer([], {
+    clock,
+    openSocket: (member, use) => openMemberSocket({ ...member, host: '127.0.0.1' }, use),
+  });
+  const through = async (member: typeof a, use: 'tunnel' | 'forward' = 'tunnel') => {
+    clock.advance(1);
+    pool.members = [member];
+    return connectionOf(await dial('shop.example:80', { use }));
+  };
+  const answer = async (member: typeof a) => (await through(member)).end({ cut: false, answered: true });
+  for (const cut of [true, 'after-tls'] as const) {
+    await answer(a);
+    (await through(a)).end({ cut });
+    (await through(a)).end({ cut });
+    expect(pool.bans, 'no other exit got an answer since').toEqual([]);
+    await answer(b);
+    (await through(a)).end({ cut });
+    expect(pool.bans.splice(0)).toEqual(['shop.example 127.0.0.1 reset']);
+  }
+  pool.members = [a, b];
+  connectionOf(await dial('shop.example:80')).end({ cut: false });
+  expect(pool.requests.at(-1)?.avoid, 'the next request prefers another exit').toEqual(['127.0.0.1']);
+  for (let round = 0; round < 3; round += 1) {
+    (await through(a, 'forward')).end({ cut: false, answered: true, keep: true });
+    const kept = await through(a, 'forward');
+    expect(kept.reused).toBe(true);
+    kept.end({ cut: true });
+  }
+  expect(pool.bans).toEqual([]);
 });

@@ -2,6 +2,7 @@
 import dns from 'node:dns';
 import { isIP, Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { OpenRequest } from '../../src/core/request-record.ts';
 import type { DialRequest } from '../../src/dialer/contract.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 import {
@@ -262,15 +263,19 @@ test('dialer: the deadline ends the dial and blames nobody for the running attem
 });
 
 test('dialer: cancel ends every attempt at once and blames nobody', async () => {
-  const silent = await openMember('http', silentBehavior);
-  const { dialer, pool } = makeDialer([{ id: 'm1', at: silent }]);
-  const dialing = start(dialer, REQUEST);
-  await until('the member was asked', () => silent.open === 1);
+  const silent = await openMember('http', (socket, record) => void socket.on('data', record));
+  const { dialer, pool, bus } = makeDialer([{ id: 'm1', at: silent }]);
+  const attempts = collect(bus, 'dial.attempted');
+  const record = new OpenRequest(ManualClock.dayOld(), '192.0.2.7');
+  const dialing = start(dialer, { ...REQUEST, record });
+  await until('the member was asked', () => silent.received.length === 1);
   dialing.cancel();
   dialing.cancel();
   expect(failureOf(await dialing.result).code).toBe('client-gone');
   await until('the attempt is closed', () => silent.open === 0);
   expect(pool.blames()).toEqual(['m1 client-gone nobody']);
+  expect(attempts).toMatchObject([{ member: 'm1', outcome: 'cancelled', phase: 'answer', blame: 'nobody' }]);
+  expect(record.attempts).toMatchObject([{ member: 'm1', code: 'cancelled', ms: 0 }]);
 });
 
 test('dialer: cancel during the wait for a member withdraws the request at the pool', async () => {
@@ -482,4 +487,15 @@ test('dialer: closeConnections closes only the connections of these leases', asy
   second.end({ cut: false });
   dialer.closeConnections([2]);
   expect(second.socket.destroyed, 'an ended connection is its holder’s').toBe(false);
+});
+
+test('dialer: attempts for all clients raise the budget of one whose requests fail', async () => {
+  const { dial, connections } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }]);
+  const forward = { use: 'forward', routing: { client: 'mallory' } } as const;
+  const mayRetry = async () => (await dial('target.example:80', { ...forward, avoid: ['m0'] })).ok;
+  let cuts = 0;
+  for (; await mayRetry(); cuts += 1) connections.at(-1)?.end({ cut: true });
+  expect(cuts, 'a burst of 100, and a tenth of the attempts').toBe(110);
+  for (let dials = 0; dials < 10; dials += 1) await dial('target.example:80');
+  expect(await mayRetry()).toBe(true);
 });

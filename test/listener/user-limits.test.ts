@@ -1,5 +1,6 @@
 /** The limits of users, as one process counts them. */
 import { expect, test } from 'vitest';
+import { EventBus, type NoriaEvents } from '../../src/core/events.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { type Limits, UserLimits } from '../../src/listener/user-limits.ts';
@@ -7,7 +8,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { listen, RawClient } from './harness.ts';
-import { rawOrigin } from './origin.ts';
+import { echo, rawOrigin } from './origin.ts';
 
 function limitsOf(limits: Limits) {
   const clock = ManualClock.dayOld();
@@ -118,4 +119,41 @@ test('user limits: a tunnel from before a limit that a reload gives again frees 
   newer.client.socket.destroy();
   await until('the second lease ended', () => dialer.ended.length === 2);
   expect([(await open()).status, (await open()).status]).toEqual(['200', '429']);
+});
+
+test('user limits: an open tunnel reports what it relays, and ends when its user has used the bytes of the day', async () => {
+  const clock = ManualClock.dayOld();
+  const users = [{ username: 'ann', password: new Secret('pw'), limits: { bytesPerDay: 100 } }];
+  const limits = new UserLimits(clock);
+  limits.configure(users);
+  const bus = new EventBus((_, error) => {
+    throw error;
+  });
+  const grew: NoriaEvents['request.grew'][] = [];
+  const ended: NoriaEvents['request.ended'][] = [];
+  bus.on('request.grew', (event) => grew.push(event));
+  bus.on('request.ended', (record) => ended.push(record));
+  const origin = await echo();
+  const { port, listener } = await listen(directDialer(), { clock, limits, bus }, { users });
+  const client = await RawClient.open(port);
+  const target = `127.0.0.1:${origin.port}`;
+  client.send(`CONNECT ${target} HTTP/1.1\r\nProxy-Authorization: Basic ${btoa('ann:pw')}\r\n\r\nhello`);
+  await client.until('the echo', (text) => text.endsWith('hello'));
+  clock.advance(2_000);
+  expect(grew).toMatchObject([{ user: 'ann', target, up: 5, down: 5 }]);
+  limits.setToday(usedToday(99, 0));
+  client.send('!');
+  await client.until('the echo', (text) => text.endsWith('!'));
+  clock.advance(1_000);
+  expect(grew.slice(1)).toMatchObject([{ request: grew[0]?.request, up: 1, down: 1 }]);
+  expect(listener.connectionCount).toBe(1);
+  limits.setToday(usedToday(100, 0));
+  clock.advance(1_000);
+  await client.whole();
+  await until('the record', () => ended.length === 1);
+  expect(ended).toMatchObject([
+    { user: 'ann', target, protocol: 'connect', bytesUp: 6, bytesDown: 6, countedUp: 6, countedDown: 6 },
+  ]);
+  clock.advance(1_000);
+  expect([grew.length, clock.armedCount], 'no timer without a connection').toEqual([2, 0]);
 });

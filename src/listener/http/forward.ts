@@ -183,7 +183,7 @@ export class Forward {
     const exchanges = [phase.exchange, ...this.#rivals.map(({ exchange }) => exchange)];
     this.#rivals.push(rival);
     const silent = exchanges.flatMap((exchange) => exchange?.memberConnection.lease.member ?? []);
-    const dialing = this.#startDial(true, [...this.#avoid, ...silent], (result) => {
+    rival.dialing = this.#startDial(true, [...this.#avoid, ...silent], (result) => {
       if (!this.#rivals.includes(rival)) this.#onDialed(result);
       else if (result.ok) {
         const { connection } = result;
@@ -192,7 +192,6 @@ export class Forward {
         rival.exchange.start(formatRequestHead(this.#forwardRequest, connection));
       } else this.#rivals.splice(this.#rivals.indexOf(rival), 1); // the other tries go on
     });
-    if (rival.exchange === undefined) rival.dialing = dialing;
   }
 
   /** The first part of a response ends the other tries. Those that began earlier relayed nothing in time. */

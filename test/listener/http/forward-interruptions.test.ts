@@ -150,3 +150,28 @@ test('forward: an unexpected error ends only its own connection', async () => {
   const other = (await RawClient.open(port)).send(request);
   await other.until('the response', (text) => text.endsWith('hi'));
 });
+
+test('forward: bytes in either direction restart the idle timeout', async () => {
+  const clock = ManualClock.dayOld();
+  const origin = await rawOrigin();
+  const { port } = await listen(directDialer(), { clock, idleTimeoutMs: 10_000 });
+  const client = await RawClient.open(port);
+  client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n`);
+  await until('the head', () => origin.seen[0]?.endsWith('\r\n\r\n') === true);
+  for (const part of ['b', 'bo', 'bod', 'body']) {
+    clock.advance(7_000);
+    client.send(part.slice(-1));
+    await until('the next byte', () => origin.seen[0]?.endsWith(`\r\n\r\n${part}`) === true);
+  }
+  for (const part of [
+    'HTTP/1.1 103 Early Hints\r\n\r\n',
+    'HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na',
+    'b',
+    'c',
+  ]) {
+    clock.advance(7_000);
+    origin.sockets[0]?.write(part);
+    await client.until('the next byte', (text) => text.endsWith(part.slice(-1)));
+  }
+  expect(client.received).toMatch(/\r\n\r\nabc$/);
+});
