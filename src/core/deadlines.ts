@@ -14,13 +14,16 @@ export class Deadline {
    * The tick at which the deadline fires; NaN after it fired or was cleared. A refresh changes only this number: the
    * deadline stays in the wheel's slot for its old tick until the wheel reaches that slot.
    */
-  dueTick = Number.NaN;
-  next: Deadline = this;
-  previous: Deadline = this;
+  dueTick: number;
+  next: Deadline;
+  previous: Deadline;
 
-  constructor(ms: number, fn: () => void) {
+  constructor(ms: number, fn: () => void, dueTick: number) {
     this.ms = ms;
     this.fn = fn;
+    this.dueTick = dueTick;
+    this.next = this;
+    this.previous = this;
   }
 }
 
@@ -50,8 +53,7 @@ export class Deadlines {
 
   /** @param now - the current monotonic time in ms, if the caller has just read the clock. */
   set(ms: number, fn: () => void, now = this.#clock.monotonic()): Deadline {
-    const deadline = new Deadline(ms, fn);
-    deadline.dueTick = this.#dueTick(ms, now);
+    const deadline = new Deadline(ms, fn, this.#dueTick(ms, now));
     this.#size += 1;
     append(this.#slots[deadline.dueTick & SLOT_MASK], deadline);
     if (deadline.dueTick < this.#timerTick) this.#arm(deadline.dueTick);
@@ -165,7 +167,7 @@ export class Deadlines {
 }
 
 function makeRing(): Deadline {
-  return new Deadline(0, () => {});
+  return new Deadline(0, () => {}, Number.NaN);
 }
 
 function append(ring: Deadline | undefined, deadline: Deadline): void {

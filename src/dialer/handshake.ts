@@ -137,22 +137,17 @@ export function readResponseHead(
   bytes: Buffer,
   scanned = 0,
 ): { readonly status: number; readonly endBytes: number } | 'more' | 'garbage' {
-  if (scanned <= STATUS_END && !startsLikeStatusLine(bytes)) return 'garbage';
-  const endBytes = findHeadEnd(bytes, Math.max(STATUS_END, scanned - 3));
-  if (endBytes === undefined) return 'more';
-  return { status: Number(bytes.toString('latin1', STATUS_AT, STATUS_END)), endBytes };
-}
-
-function startsLikeStatusLine(bytes: Buffer): boolean {
-  const length = Math.min(bytes.length, STATUS_LINE.length);
-  for (let index = 0; index < length; index += 1) {
+  const unchecked = scanned <= STATUS_END ? Math.min(bytes.length, STATUS_LINE.length) : 0;
+  for (let index = 0; index < unchecked; index += 1) {
     const byte = bytes[index] ?? 0;
     const wanted = STATUS_LINE[index];
     const isEnd = index === STATUS_END && (byte === CR || byte === LF);
     const isDigit = wanted === NINE && byte >= ZERO && byte <= NINE;
-    if (byte !== wanted && !isEnd && !isDigit) return false;
+    if (byte !== wanted && !isEnd && !isDigit) return 'garbage';
   }
-  return true;
+  const endBytes = findHeadEnd(bytes, Math.max(STATUS_END, scanned - 3));
+  if (endBytes === undefined) return 'more';
+  return { status: Number(bytes.toString('latin1', STATUS_AT, STATUS_END)), endBytes };
 }
 
 function findHeadEnd(bytes: Buffer, from: number): number | undefined {

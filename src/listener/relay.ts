@@ -285,8 +285,12 @@ export class Relay {
     // An empty write: its callback runs when all earlier data has been written.
     client.write(NO_BYTES, () => {
       if (client.destroyed) return;
-      if (client.readableEnded) this.#resetClientNow();
-      else this.#setTimeout(RESET_DELAY_MS, this.#resetClientNow);
+      if (client.readableEnded) {
+        this.#resetClientNow();
+        return;
+      }
+      this.#deadlines.clear(this.#idleTimeout);
+      this.#idleTimeout = this.#deadlines.set(RESET_DELAY_MS, this.#resetClientNow);
     });
   }
 
@@ -304,12 +308,9 @@ export class Relay {
   #linger(): void {
     if (this.#lingering || this.#openSides === 0) return;
     this.#lingering = true;
-    this.#setTimeout(Math.min(this.#options.lingerMs, this.#options.idleTimeoutMs), this.#destroy);
-  }
-
-  #setTimeout(ms: number, onTimeout: () => void): void {
+    const { lingerMs, idleTimeoutMs } = this.#options;
     this.#deadlines.clear(this.#idleTimeout);
-    this.#idleTimeout = this.#deadlines.set(ms, onTimeout);
+    this.#idleTimeout = this.#deadlines.set(Math.min(lingerMs, idleTimeoutMs), this.#destroy);
   }
 
   readonly #destroy = (): void => {
