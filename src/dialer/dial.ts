@@ -234,7 +234,7 @@ export class Dial implements Dialing, Listed {
     network.answered(at);
     if (connection.forwardMode === 'direct')
       reachability.recordReached(member, this.#request.target.text, at);
-    attempt.memory.recordAccepted({ member, ms: latencyMs, at });
+    attempt.memory.latency.add({ member, ms: latencyMs, at });
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs, ...(isLate && { late: true }) });
     this.#emitAttempted(attempt, 'accepted', 'done', 'nobody', ms);
     if (!isLate) {

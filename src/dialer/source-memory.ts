@@ -50,7 +50,6 @@ export class SourceMemory {
   readonly opening: OpeningTimes;
   readonly latency = new LatencyEstimator();
   readonly #clock: Clock;
-  #acceptedAt = Number.NEGATIVE_INFINITY;
 
   constructor(
     source: string,
@@ -67,12 +66,7 @@ export class SourceMemory {
   }
 
   get worked(): boolean {
-    return this.#clock.monotonic() - this.#acceptedAt <= WORKED_MS;
-  }
-
-  recordAccepted(sample: LatencySample): void {
-    this.#acceptedAt = sample.at;
-    this.latency.add(sample);
+    return this.#clock.monotonic() - this.latency.latestAt <= WORKED_MS;
   }
 }
 
@@ -304,10 +298,12 @@ export class LatencyEstimator {
   readonly #samples: LatencySample[] = [];
   #nextIndex = 0;
   #computedAt = Number.NEGATIVE_INFINITY;
+  latestAt = Number.NEGATIVE_INFINITY;
   /** Computed at most once a second. Undefined while there are too few samples. */
   profile: LatencyProfile | undefined;
 
   add(sample: LatencySample): void {
+    this.latestAt = sample.at;
     this.#samples[this.#nextIndex] = sample;
     this.#nextIndex = (this.#nextIndex + 1) % MAX_SAMPLES;
     if (this.#samples.length < MIN_SAMPLES || sample.at - this.#computedAt < RECOMPUTE_INTERVAL_MS) return;
