@@ -94,7 +94,7 @@ function requireSuccess(
   if (answer.code === SUCCESS) return;
   const { summary, advice } = meaningOf(operation, answer.code);
   const own = answer.message === '' ? '' : ` (message of the service: ${answer.message})`;
-  throw new NoriaError('service-refused', `code ${answer.code}: ${summary}${own} ${advice}`, {
+  throw new NoriaError('service-refused', `code ${answer.code}: ${summary} ${advice}${own}`, {
     context: { code: answer.code },
   });
 }

@@ -104,6 +104,8 @@ const SENTENCES: Readonly<Record<string, string>> = {
 
   // The states of a source.
   '{code}: {reason}': '{code}：{reason}',
+  'code {name}: {text}': '返回码 {name}：{text}',
+  'message of the service: {text}': '服务的消息：{text}',
   '{reason} Another noria of the fleet got this answer.': '{reason}这是集群中另一个 noria 得到的返回。',
   '{advice} Then run noria resume {source}, or noria reload after a change of the configuration.':
     '{advice}然后运行 noria resume {source}；如果修改了配置，运行 noria reload。',

@@ -70,6 +70,11 @@ test.each([
     'The key is wrong. Another noria of the fleet got this answer.',
     '密钥错误。这是集群中另一个 noria 得到的返回。',
   ],
+  [
+    'code 12005: The instance does not exist or has expired. Check instance and product of the source, or renew the instance. (message of the service: no such app)',
+    '返回码 12005：实例不存在或已过期。检查来源的 instance 和 product，或续费实例。（服务的消息：no such app）',
+  ],
+  ['code too-fast: The service is called too often.', '返回码 too-fast：调用频率过快。'],
   ['source city: The extraction service did not answer', '来源 city：提取服务没有答复'],
   [
     'the front proxy proxy.example:3128 did not answer (no answer within 500 ms)',
