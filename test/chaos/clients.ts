@@ -92,7 +92,7 @@ export async function exchange(kind: ClientKind, options: ClientOptions): Promis
         const limitAt = tap.answeredAt + options.limitMs();
         if (limitAt > dueAt) giveUpAt(limitAt);
         else resolve({ kind: 'late', detail: `nothing after ${Math.round(limitAt - tap.answeredAt)} ms` });
-      }, dueAt - performance.now());
+      }, Math.max(0, dueAt - performance.now()));
     };
     giveUpAt(tap.answeredAt + options.limitMs());
   });
