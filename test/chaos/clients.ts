@@ -88,11 +88,14 @@ export async function exchange(kind: ClientKind, options: ClientOptions): Promis
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<Outcome>((resolve) => {
     const giveUpAt = (dueAt: number) => {
-      timer = setTimeout(() => {
-        const limitAt = tap.answeredAt + options.limitMs();
-        if (limitAt > dueAt) giveUpAt(limitAt);
-        else resolve({ kind: 'late', detail: `nothing after ${Math.round(limitAt - tap.answeredAt)} ms` });
-      }, Math.max(0, dueAt - performance.now()));
+      timer = setTimeout(
+        () => {
+          const limitAt = tap.answeredAt + options.limitMs();
+          if (limitAt > dueAt) giveUpAt(limitAt);
+          else resolve({ kind: 'late', detail: `nothing after ${Math.round(limitAt - tap.answeredAt)} ms` });
+        },
+        Math.max(0, dueAt - performance.now()),
+      );
     };
     giveUpAt(tap.answeredAt + options.limitMs());
   });
