@@ -99,10 +99,7 @@ export class FactsInFlight {
   }
 }
 
-/**
- * Returns the subject of the fact: of two facts about the same subject, the later one decides. Returns undefined if the
- * order of facts of this kind does not matter, as for the facts that add members.
- */
+/** Undefined if the order of facts of this kind does not matter, as for the facts that add members. */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':

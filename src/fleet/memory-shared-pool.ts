@@ -12,10 +12,7 @@ import type { Beat, Fact, FactOf, LoggedFact, SharedSession } from './schemas.ts
 import type { FactFollower, FleetActivity, SharedPool } from './shared-pool.ts';
 import { SharedPoolState } from './shared-state.ts';
 
-/**
- * The replica that represents this machine in the fleet. It opens the sessions of the machine, and receives the machine's
- * part of the fleet's limits.
- */
+/** The replica that represents this machine in the fleet. */
 type MachineReplica = Pick<Replica, 'findSession' | 'bindSession' | 'delegateLimits'>;
 
 export class MemorySharedPool {

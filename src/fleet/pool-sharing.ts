@@ -337,10 +337,6 @@ export class PoolSharing implements MemberObserver, SessionObserver {
     else members.index.update(member, now);
   }
 
-  /**
-   * Renews an assumed end of life after a success in another replica: sets it to `endsAt`, if that is later. No-op if
-   * the service reported the end of life.
-   */
   renew(id: string, endsAt: number): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
@@ -554,11 +550,7 @@ function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
   return { untilAt, fault, replaced, health: health.snapshot() };
 }
 
-/**
- * Sets the number of open leases of a replica on a member or a session. Leases do not count if the pool does not have
- * the member or session (`subject` is undefined).
- * @returns the new count minus the previous count of this subject.
- */
+/** @returns the new count minus the previous count of this subject. */
 function changeCount<Subject>(
   counts: Map<string, CountedLeases<Subject>>,
   name: string,

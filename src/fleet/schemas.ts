@@ -259,10 +259,7 @@ const replica = z.object({
 });
 export type ReplicaRecord = z.infer<typeof replica>;
 
-/**
- * Returns the facts of one log entry. Omits facts of a kind that this version does not know, and those that are invalid.
- * @returns undefined if the text is no list of facts.
- */
+/** Omits facts of a kind that this version does not know, and those that are invalid. */
 export function decodeFacts(
   json: string,
 ): { readonly facts: StoredFact[]; readonly skipped: number } | undefined {
@@ -272,7 +269,6 @@ export function decodeFacts(
   return { facts, skipped: entries.length - facts.length };
 }
 
-/** Returns the members and bans of one page of a snapshot; undefined if the page is no list. */
 export function decodeRecords(
   json: string,
 ): { readonly members: MemberRecord[]; readonly bans: SharedBan[]; readonly skipped: number } | undefined {

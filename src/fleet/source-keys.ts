@@ -8,10 +8,7 @@ import { staysOnMachine } from './records.ts';
 import type { Fact, SharedState } from './schemas.ts';
 import type { FactFollower, SharedPool } from './shared-pool.ts';
 
-/**
- * Translates the name of a source to the key of its instance, and back. Called for each fact, because a reload may
- * change the names.
- */
+/** Called for each fact, because a reload may change the names. */
 export interface SourceKeys {
   keyOf(source: string): string;
   /** Returns undefined if no local source draws from the instance. */
@@ -56,7 +53,6 @@ function translateFor(follower: FactFollower, { sourceOf: rename }: SourceKeys):
   };
 }
 
-/** Returns an empty list if no local source draws from the fact's instance. */
 function renameFact(fact: Fact, rename: Rename): Fact[] {
   if (fact.kind === 'member.joined')
     return renamed([fact.member], rename).map((member) => ({ ...fact, member }));

@@ -23,7 +23,6 @@ const MAX_VERSION = 1e12;
  */
 const READ_FLAGS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
-/** The error for a folder that noria cannot use. `context.folder` is its path. */
 export function unusableFolder(folder: string, why: string, cause?: unknown): NoriaError {
   const message = `cannot use the state folder ${folder}: ${why}`;
   return new NoriaError('state-unwritable', message, { cause, context: { folder } });
@@ -185,7 +184,7 @@ function kindOf(found: Stats): string {
   return 'a device';
 }
 
-/** What to do with a value. `newValue` is the new value; without `newValue`, the value does not change. */
+/** Without `newValue`, the value does not change. */
 export interface Decision<T> {
   readonly newValue?: unknown;
   readonly result: T;
@@ -299,11 +298,7 @@ export class VersionedFile {
     return true;
   }
 
-  /**
-   * Creates the version with this content and syncs it to disk.
-   *
-   * @returns false if the version exists already.
-   */
+  /** @returns false if the version exists already. */
   async #linkNew(number: number, text: string): Promise<boolean> {
     const { draft, file } = await writeDraft(this.#path(number), (file) => file.writeFile(text));
     await file.close();

@@ -176,10 +176,7 @@ function tlsOptions(host: string, { ca, cert, key }: StoreTls) {
   };
 }
 
-/**
- * Classifies an error during connect and login. Only the operator can fix a refused login; any other error may be
- * temporary.
- */
+/** Only the operator can fix a refused login; any other error may be temporary. */
 function openingFault(address: string, error: unknown): NoriaError {
   if (error instanceof NoriaError) return error;
   const why = describeError(error);

@@ -242,10 +242,7 @@ function versionOf(info: StoreInfo): {
   return { version: `Redis ${redis}`, isOld: Number.parseInt(redis, 10) < MIN_REDIS_VERSION };
 }
 
-/**
- * Tries the commands of noria's scripts on a temporary key. Returns the names of the commands for which the user lacks
- * permission.
- */
+/** Returns the first other failure, and the commands for which the user lacks permission. */
 const TRY_LUA = `
 -- HSET comes first: a script that has written already may go on although the memory is full
 local key, missing = KEYS[1], {}

@@ -193,10 +193,7 @@ export class InstanceLog {
     }
   }
 
-  /**
-   * Applies one entry of the log.
-   * @returns its facts, and when it was written; undefined if an earlier entry is missing.
-   */
+  /** @returns the facts, and when they were written; undefined if an earlier entry is missing. */
   apply(entry: Reply): { readonly at: number; readonly facts: readonly LoggedFact[] } | undefined {
     const [id, fields] = listOf(entry);
     const number = Number.parseInt(String(id), 10);
@@ -225,7 +222,6 @@ export class InstanceLog {
     return { uses, ends };
   }
 
-  /** Writes a snapshot of the state. Does nothing while another one is being written. */
   async save(): Promise<void> {
     if (this.#isSaving) return;
     this.#isSaving = true;

@@ -43,14 +43,9 @@ interface RedisPaceStoreOptions {
 
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 
-/**
- * The maximum number of tries to write an entry. A try fails, for example, if another replica writes the entry first.
- * Normally, a few tries are enough.
- */
+/** A try fails, for example, if another replica writes the entry first. */
 const MAX_TRIES = 1_000;
-/**
- * The store deletes an entry this long after its last change. By then, the instance is probably no longer configured.
- */
+/** By then, the instance is probably no longer configured. */
 const FORGOTTEN_AFTER_MS = WEEK_MS;
 
 const READ = new FleetScript(
@@ -182,10 +177,7 @@ function decodeEntry(text: string): PaceEntry {
 const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 
-/**
- * Adds the hashes of drawn IPs to the set of a day, and returns the size of the set. KEYS[2] is the set. ARGV[5] and
- * the following values are the hashes.
- */
+/** Returns the size of the set KEYS[2]. ARGV[5] and the following values are the hashes. */
 const COUNT = new FleetScript(
   'count',
   `
@@ -208,10 +200,7 @@ export class DayCounts {
     this.#store = store;
   }
 
-  /**
-   * The last known number of distinct IPs drawn today; 0 before the first answer of the store.
-   * @param key - the key of the instance.
-   */
+  /** 0 before the first answer of the store. */
   used(key: string): number {
     const known = this.#counts.get(key);
     if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // so that `refresh` asks for its count

@@ -45,10 +45,7 @@ export interface RedisSharedPoolOptions
   /** Only for tests, like the next two options. */
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
-  /**
-   * The minimum number of log entries between two snapshots. If the state has more members than this number, noria uses
-   * the number of members instead.
-   */
+  /** The least log entries between two snapshots; if the state has more members, their number. */
   readonly minEntries?: number;
   readonly observer?: FleetObserver;
 }

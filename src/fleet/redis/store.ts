@@ -227,15 +227,11 @@ export class FleetStore {
     return this.clock.atMost();
   }
 
-  /**
-   * Converts a moment from this replica's clock to the store's clock. The result may be too early, but never too late.
-   */
+  /** The result may be too early, but never too late. */
   readonly toStoreTime = (moment: number): number =>
     Math.floor(this.clock.atLeast() + moment - this.#options.clock.monotonic());
 
-  /**
-   * Converts a moment from the store's clock to this replica's clock. The result may be too early, but never too late.
-   */
+  /** The result may be too early, but never too late. */
   readonly toLocalTime = (moment: number): number => this.#options.clock.monotonic() + moment - this.now;
 
   async run(
@@ -362,10 +358,7 @@ export class StoreClock {
     this.elapsed = elapsed;
   }
 
-  /**
-   * Records an answer. Returns whether the store's clock was set since the last answer. If so, drops all earlier
-   * answers.
-   */
+  /** @returns whether the store's clock was set since the last answer. If so, drops all earlier answers. */
   record(storeAt: number, sentAt: number): boolean {
     const receivedAt = this.elapsed();
     const wasSet = this.#isStep(storeAt, sentAt, receivedAt);
