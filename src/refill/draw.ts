@@ -13,15 +13,10 @@ export function drawnMembers({ entries, sentAt }: DrawAnswer, options: DrawSourc
     if (protocol === undefined) return [];
     const lifetimeMs =
       entry.lifetimeMs === 'unknown' ? undefined : (entry.lifetimeMs ?? options.defaultLifetimeMs);
-    const facts = factsOf(entry);
     return {
-      ...{ protocol, host, port, unproven: options.unproven },
+      ...{ protocol, host, port, unproven: options.unproven, exitIp, exitName, location, login },
       endsAt: lifetimeMs === undefined ? undefined : sentAt + lifetimeMs,
-      ...(exitIp === undefined ? {} : { exitIp }),
-      ...(exitName === undefined ? {} : { exitName }),
-      ...(location === undefined ? {} : { location }),
-      ...(login === undefined ? {} : { login }),
-      ...(facts === undefined ? {} : { facts }),
+      facts: factsOf(entry),
     };
   });
 }

@@ -205,8 +205,7 @@ export class Place implements WriteGate {
     const waitMs = await this.#pace.change((entry, now) => {
       const { newEntry, result } =
         this.permit === 'used' ? settleCall(entry, now, ended) : releaseClaim(entry, turn, this.#before);
-      const waitMs = result === undefined ? 0 : waitBefore(result, now, turn.rule);
-      return newEntry === undefined ? { result: waitMs } : { newEntry, result: waitMs };
+      return { newEntry, result: result === undefined ? 0 : waitBefore(result, now, turn.rule) };
     });
     this.#pace.expectFreeIn(waitMs);
   }

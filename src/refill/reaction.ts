@@ -228,9 +228,8 @@ export function reportOf(
     return isAccepted ? { quota } : undefined;
   }
   const { name: phase, untilAt } = suspension;
-  const end = untilAt === Infinity ? {} : { untilAt };
   const limits = { limitsConnections: limitsConnections === true };
-  return { quota, suspension: { phase, code, summary, advice, ...end, ...limits } };
+  return { quota, suspension: { phase, code, summary, advice, untilAt, ...limits } };
 }
 
 function exponentialMs(
@@ -255,9 +254,14 @@ export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number):
 }
 
 /** What the event `source.moved` and the status tell of a phase. */
-export function phaseReport(
-  phase: SourcePhase,
-): Pick<Suspension, 'reason' | 'code'> & { readonly advice?: string } {
-  const { advice = '', code } = 'advice' in phase || 'code' in phase ? phase : {};
-  return { reason: phase.reason, ...(advice !== '' && { advice }), ...(code !== undefined && { code }) };
+export function phaseReport({
+  reason,
+  advice = '',
+  code,
+}: Pick<Suspension, 'reason' | 'code'> & { readonly advice?: string }): {
+  readonly reason: string;
+  readonly advice?: string;
+  readonly code?: string;
+} {
+  return { reason, ...(advice !== '' && { advice }), ...(code !== undefined && { code }) };
 }

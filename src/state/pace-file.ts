@@ -93,9 +93,9 @@ export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
 type PaceEntries = Readonly<z.infer<typeof fileSchema>>;
 
-/** What to do with an entry. `newEntry` is the new entry; without `newEntry`, the entry does not change. */
+/** Without `newEntry`, the entry does not change. */
 export interface PaceDecision<T> {
-  readonly newEntry?: PaceEntry;
+  readonly newEntry?: PaceEntry | undefined;
   readonly result: T;
 }
 
@@ -298,7 +298,6 @@ function leftText(left: string, fleet: string | undefined): string {
   return `noria has left the fleet ${left} and now runs ${where}; noria waits as if it had just called every instance; make sure that no noria of the fleet ${left} still uses these instances`;
 }
 
-/** Returns the entry for another store: without its queue, and with moments that `move` converts. */
 function moveEntry({ call, refusals }: PaceEntry, move: (moment: Moment) => Moment): PaceEntry {
   return {
     // Not `pending`, because no process of the fleet will record an answer to this call.

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Pace, type Place, paceKey } from '../../src/refill/pace.ts';
+import { claimCall, settleCall } from '../../src/refill/pace-rule.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { manualTimekeeper, pass, settle } from './rig.ts';
@@ -156,7 +157,11 @@ test('pace: a permit is for one call, and says how old it is', async () => {
 });
 
 test('pace: with an interval of 0, nothing waits and nothing is recorded', async () => {
-  const change = () => Promise.reject(new NoriaError('state-unwritable', 'ENOSPC'));
+  let changes = 0;
+  const change = () => {
+    changes += 1;
+    return Promise.reject(new NoriaError('state-unwritable', 'ENOSPC'));
+  };
   const { clock, pace, starts, turn } = open({ change });
   const free = (name: string) => take(pace, turn(name, { intervalMs: 0 }), never);
   const results = Promise.all([free('a'), free('b')]);
@@ -166,7 +171,7 @@ test('pace: with an interval of 0, nothing waits and nothing is recorded', async
     ['a', 0],
     ['b', 0],
   ]);
-  expect([pace.nextInMs, clock.armedCount]).toEqual([0, 0]);
+  expect([pace.nextInMs, clock.armedCount, changes]).toEqual([0, 0, 0]);
 });
 
 test('pace: it knows when the next call is free, as of its last access', async () => {
@@ -180,6 +185,50 @@ test('pace: it knows when the next call is free, as of its last access', async (
   expect(pace.nextInMs, 'from the answer').toBe(1_250);
   await pass(clock, 2_000);
   expect(pace.nextInMs).toBe(0);
+});
+
+test('pace: a call that takes long keeps no place in the queue', async () => {
+  const { clock, openPace, starts, turn } = open();
+  void take(openPace(), turn('slow', { tookMs: 3_000 }), never);
+  await pass(clock, 2_500, 50);
+  const other = openPace();
+  void take(other, turn('next'), never);
+  await settle();
+  expect(other.nextInMs, 'as if the call arrived now').toBe(1_250);
+  await pass(clock, 6_000, 50);
+  expect(starts).toEqual([
+    ['slow', 0],
+    ['next', 4_250],
+  ]);
+});
+
+test('pace: a turn that lost its place, because the process was stopped, waits again', async () => {
+  const { clock, pace, store, starts, turn } = open();
+  const other = { id: 'other', rule: { intervalMs: 1_000, callTimeoutMs: 5_000 } };
+  let opened = 0;
+  const opening = turn('stopped');
+  const taken = take(
+    pace,
+    {
+      ...opening,
+      open: async () => {
+        opened += 1;
+        if (opened > 1) return opening.open();
+        clock.advance(3_500);
+        await store.change('service 1', (entry, now) => claimCall(entry, now, other));
+        await store.change('service 1', (entry, now) =>
+          settleCall(entry, now, {
+            ...{ turn: other, answeredAt: now, settlement: { kind: 'done' }, random: () => 0 },
+          }),
+        );
+        return opening.open();
+      },
+    },
+    never,
+  );
+  await pass(clock, 3_000, 50);
+  expect(await taken).toBe('stopped');
+  expect([opened, starts]).toEqual([2, [['stopped', 4_750]]]);
 });
 
 test('pace: a place that cannot be given back is lost in silence', async () => {

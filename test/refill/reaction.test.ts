@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { MINUTE_MS } from '../../src/core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../../src/core/faults.ts';
 import {
+  isLossOfStore,
   outcomeOfAnswer,
   outcomeOfError,
   type Reaction,
@@ -43,6 +44,8 @@ test('reaction: every code of every operation has one, and no suspension is shor
     expect(outcome.summary, `${product} ${code}`).toMatch(/\.$/);
     if (suspension !== undefined)
       expect(suspension.untilAt, `${product} ${code}`).toBeGreaterThanOrEqual(30_000);
+    if (outcome.concernsInstance && suspension !== undefined)
+      expect(suspension.untilAt, `${product} ${code}, which JSON has to represent`).toBeLessThan(Infinity);
   }
 });
 
@@ -108,6 +111,28 @@ test('reaction: retries of a used-up quota back off, and happen just after midni
   expect(react('long-residential', answer('12010')).suspension?.untilAt).toBe(30 * MINUTE_MS);
   // On the other operations 12010 is not about a quota.
   expect(react('shared', answer('12010')).suspension?.untilAt).toBe(MINUTE_MS);
+});
+
+test('reaction: 12002 waits at least for the interval that the service names', () => {
+  const named = answer('12002', { message: '请求间隔至少30秒' });
+  expect(react('short-classic', named).settlement).toEqual({ kind: 'refused', minMs: 30_000 });
+});
+
+test('reaction: only a halt tells how to resume, and only what concerns the instance ends with any draw', () => {
+  const suspended = (code: string) => react('short-classic', answer(code)).suspension;
+  expect(suspended('12001')?.advice).toContain('noria resume city');
+  expect(suspended('12007')?.advice).not.toContain('noria resume');
+  expect(['12001', '12005', '12006'].map((code) => suspended(code)?.endsWithAnyDraw)).toEqual([
+    false,
+    true,
+    true,
+  ]);
+});
+
+test('reaction: an empty text of the service is none, and two faults are a loss of the store', () => {
+  expect(outcomeOfAnswer('short-classic', answer('12001')).message).toBeUndefined();
+  const codes = ['fleet-store-lost', 'fleet-store-unusable', 'state-unwritable', undefined];
+  expect(codes.map(isLossOfStore)).toEqual([true, true, false, false]);
 });
 
 test('reaction: the draw that empties the quota suspends the source', () => {

@@ -403,6 +403,8 @@ test('refill: a lifetime counts from the sending of the request; missing ones ha
             exitIp: '203.0.113.9',
             area: 'north',
             isNew: true,
+            exitName: 'exit 1',
+            login: { username: 'one', password: new Secret('x') },
           },
           { host, port: 2 },
           { host, port: 3, lifetimeMs: 'unknown', protocol: 'socks5' },
@@ -419,11 +421,49 @@ test('refill: a lifetime counts from the sending of the request; missing ones ha
       endsAt: 90_000,
       location: 'city',
       exitIp: '203.0.113.9',
+      exitName: 'exit 1',
+      login: { username: 'one', password: expect.any(Secret) },
       facts: { area: 'north', isNew: true },
     },
     { ...common, port: 2, endsAt: 60_000 },
     { ...common, port: 3, endsAt: undefined, protocol: 'socks5' },
   ]);
+});
+
+test('refill: a proxy is left out if nothing names its protocol', async () => {
+  const { call, protocol: _, ...rest } = sourceOptions();
+  const rig = openRig({
+    sources: [{ ...rest, call, protocol: undefined }],
+    prepare: ({ service }) => {
+      const host = '203.0.113.1';
+      service.reply = () => ({
+        entries: [
+          { host, port: 1 },
+          { host, port: 2, protocol: 'socks5' },
+        ],
+      });
+    },
+  });
+  await pass(rig.clock, 1_000, 100);
+  expect([...(rig.pool.members.get('city')?.keys() ?? [])]).toEqual(['203.0.113.1:2']);
+});
+
+test('refill: the budget counts exits: by exit IP, else by address and user', async () => {
+  const at = (port: number, more: object = {}) => ({ host: '203.0.113.1', port, ...more });
+  const login = (username: string) => ({ login: { username, password: new Secret('x') } });
+  const rig = openRig({
+    sources: [sourceOptions({ dailyBudget: 50, size: 7 })],
+    prepare: ({ service }) => {
+      service.reply = () => ({
+        entries: [
+          ...[at(1, { exitIp: '192.0.2.1' }), at(2, { exitIp: '192.0.2.1' }), at(3), at(4)],
+          ...[at(5, login('a')), at(5, login('b')), at(5, login('b'))],
+        ],
+      });
+    },
+  });
+  await pass(rig.clock, 1_000, 100);
+  expect(rig.status().budget).toEqual({ limit: 50, used: 5 });
 });
 
 test('refill: a reload to another instance resets the learned maximum, one of the size does not', async () => {

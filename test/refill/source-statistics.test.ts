@@ -35,6 +35,14 @@ test('daily budget: it survives a restart and a clock that is set back, but not 
   const restored = new DailyBudget(MIDNIGHT_AT, budget.record());
   expect(restored.used(MIDNIGHT_AT - HOUR_MS)).toBe(1);
   expect(restored.used(MIDNIGHT_AT - 3 * DAY_MS)).toBe(0);
+  expect(new DailyBudget(MIDNIGHT_AT + DAY_MS, budget.record()).used(MIDNIGHT_AT + DAY_MS)).toBe(0);
+});
+
+test('daily budget: the first draw of a day counts only for that day', () => {
+  const budget = new DailyBudget(MIDNIGHT_AT);
+  budget.add(['a', 'b'], MIDNIGHT_AT);
+  budget.add(['c'], MIDNIGHT_AT + DAY_MS);
+  expect(budget.used(MIDNIGHT_AT + DAY_MS)).toBe(1);
 });
 
 test('draw spacing: fruitless draws are spaced from the third on, up to two minutes', () => {
@@ -61,6 +69,19 @@ test('draw spacing: ten unused failures in a row cause single, spaced draws unti
   expect(spacing.notBeforeAt(true)).toBe(120_000);
   spacing.recordUse();
   expect([spacing.isDistrusted, spacing.isPromising, spacing.notBeforeAt(false)]).toEqual([false, true, 0]);
+});
+
+test('draw spacing: nine failures are no distrust, ten are, and a use ends only what failures began', () => {
+  const spacing = fresh();
+  for (let time = 0; time < 9; time += 1) spacing.recordRemoval(0, DEAD);
+  expect(spacing.isDistrusted).toBe(false);
+  for (let draw = 0; draw < 5; draw += 1) spacing.recordDraw(0, 0, GAP_MS);
+  spacing.recordUse();
+  expect([spacing.failedInARow, spacing.notBeforeAt(false)], 'draws are still fruitless').toEqual([
+    0, 82_000,
+  ]);
+  for (let time = 0; time < 10; time += 1) spacing.recordRemoval(0, DEAD);
+  expect(spacing.isDistrusted).toBe(true);
 });
 
 test('draw spacing: of unproven members, a hundred must fail unused before draws are spaced', () => {
@@ -125,11 +146,11 @@ test('source statistics: the share of dead members moves with each member that l
   const statistics = fresh();
   expect(statistics.snapshot()).not.toHaveProperty('deadShare');
   statistics.recordRemoval(0, DEAD);
-  expect(statistics.deadShare, 'dead on arrival').toBeCloseTo(0.04);
-  statistics.recordRemoval(0, { hasFailed: false, isOwn: true });
-  expect(statistics.deadShare, 'expired without a use').toBeCloseTo(0.04);
-  statistics.recordRemoval(2, DEAD);
-  expect(statistics.deadShare, 'failed after uses').toBeCloseTo(0.038);
+  expect(statistics.deadShare, 'dead on arrival').toBeCloseTo(0.04, 6);
+  expect(statistics.recordRemoval(0, { hasFailed: false, isOwn: true })).toBe(false);
+  expect(statistics.deadShare, 'expired without a use').toBeCloseTo(0.04, 6);
+  expect(statistics.recordRemoval(2, DEAD)).toBe(false);
+  expect(statistics.deadShare, 'failed after uses').toBeCloseTo(0.038, 6);
   expect(statistics.failedInARow).toBe(1);
   for (let time = 0; time < 1_000; time += 1) statistics.recordRemoval(0, DEAD);
   expect(statistics.deadShare, 'at most').toBeCloseTo(0.8);
