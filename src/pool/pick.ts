@@ -107,7 +107,7 @@ export class MemberPick implements CandidateCheck {
   /** If no other member that passes the filter of its last request is free, the session has none until its next use. */
   rotate(session: Session, now: number): SessionRotation {
     const from = session.member;
-    this.#begin(from === undefined ? [] : [from], now);
+    this.#begin([from ?? ''], now);
     this.#lastExit = this.#members.find(from)?.exit ?? '';
     this.#isForSession = true;
     this.#session = session;
@@ -144,7 +144,7 @@ export class MemberPick implements CandidateCheck {
 
   fit({ member }: Candidate): Fit {
     if (member.source.isFull) return UNFIT;
-    if (member.endsAt < this.#minEndsAt || (this.#avoid.length > 0 && this.#avoid.includes(member.id))) {
+    if (member.endsAt < this.#minEndsAt || this.#avoid.includes(member.id)) {
       this.rejectedForRequest = true;
       return UNFIT;
     }
@@ -170,10 +170,8 @@ export class MemberPick implements CandidateCheck {
       const slotAt = this.#slotAt(member, site.name);
       if (slotAt > this.now) return this.#unfitUntil(slotAt);
     }
-    if (site.usersBans !== undefined) {
-      const untilAt = site.bannedForUser(member.exit, this.#user);
-      if (untilAt > this.now) return this.#unfitUntil(untilAt);
-    }
+    const untilAt = site.bannedForUser(member.exit, this.#user);
+    if (untilAt > this.now) return this.#unfitUntil(untilAt);
     const pair = pairAt(site, member);
     if (pair !== undefined) {
       if (pair.untilAt > this.now) return this.#unfitUntil(pair.untilAt);
@@ -246,12 +244,11 @@ export class MemberPick implements CandidateCheck {
   #forFixed(session: Session, { filter }: Candidates): Member | undefined {
     const member = this.#members.find(session.member);
     const reason = member === undefined ? 'left' : whyUnusable(member, filter, this.#isBanned(member));
-    if (member === undefined || (reason !== undefined && !PASSING_REASONS.has(reason))) {
+    if (member === undefined || !PASSING_REASONS.has(reason)) {
       this.ended = whyEnded(reason);
       return undefined;
     }
-    const rests = member.bucket === undefined || member.bucket === 'quarantined';
-    if (rests || member.source.isFull || (reason !== undefined && reason !== 'quarantined')) {
+    if (member.bucket === undefined || member.bucket === 'quarantined' || member.source.isFull) {
       this.rejectedForRequest = true;
       return undefined;
     }
@@ -300,7 +297,8 @@ export class MemberPick implements CandidateCheck {
     if (this.#members.index.part.count === 1 || this.#members.settings.rotation.maxUsesPerMember === 0)
       return true;
     const slotAt = this.#slotAt(member, '');
-    return slotAt <= this.now || this.#unfitUntil(slotAt) !== UNFIT;
+    if (slotAt > this.now) this.#unfitUntil(slotAt);
+    return slotAt <= this.now;
   }
 
   /** The member through which a hedge last won, if it can still serve; else the next candidate. */
