@@ -167,6 +167,19 @@ const SENTENCES: Readonly<Record<string, string>> = {
     '增大打开文件数的限制（ulimit -n），或释放本地端口',
   'could not resolve the name of {front}': '无法解析{front}的名称',
   'check the host in {key} and the DNS of this machine': '检查 {key} 中的主机和本机的 DNS',
+  // Calls of the service (service/transport.ts).
+  '{server} refused the connection after {n} ms': '{server} 在 {n} 毫秒后拒绝了连接',
+  "check service.baseUrl, or the source's own baseUrl, host or url, and whether the service is up":
+    '检查 service.baseUrl，或来源自己的 baseUrl、host 或 url，以及服务是否在运行',
+  'could not resolve {server} (after {n} ms)': '无法解析 {server}（{n} 毫秒后）',
+  "check the host name and this machine's DNS": '检查主机名和本机的 DNS',
+  'could not reach {server} (after {n} ms)': '无法到达 {server}（{n} 毫秒后）',
+  "check this machine's network": '检查本机的网络',
+  '{server} did not answer within {time} (waiting for {text})': '{server} 在 {time} 内没有答复（等待{text}）',
+  'the connection': '连接',
+  'the start of the answer': '答复的开头',
+  'the end of the answer': '答复的结尾',
+  'check the network, or raise service.timeout': '检查网络，或增大 service.timeout',
   'could not connect to {front}': '无法连接{front}',
   'check that the front proxy runs and that this machine may reach it; check host and port in {key}':
     '检查前置代理是否在运行、本机能否访问它，以及 {key} 中的主机和端口',

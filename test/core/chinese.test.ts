@@ -74,6 +74,18 @@ test.each([
     'code 12005: The instance does not exist or has expired. Check instance and product of the source, or renew the instance. (message of the service: no such app)',
     '返回码 12005：实例不存在或已过期。检查来源的 instance 和 product，或续费实例。（服务的消息：no such app）',
   ],
+  [
+    "127.0.0.1:1 refused the connection after 3 ms; check service.baseUrl, or the source's own baseUrl, host or url, and whether the service is up",
+    '127.0.0.1:1 在 3 毫秒后拒绝了连接；检查 service.baseUrl，或来源自己的 baseUrl、host 或 url，以及服务是否在运行',
+  ],
+  [
+    "could not resolve extract.example (after 12 ms); check the host name and this machine's DNS",
+    '无法解析 extract.example（12 毫秒后）；检查主机名和本机的 DNS',
+  ],
+  [
+    'extract.example did not answer within 10s (waiting for the start of the answer); check the network, or raise service.timeout',
+    'extract.example 在 10s 内没有答复（等待答复的开头）；检查网络，或增大 service.timeout',
+  ],
   ['code too-fast: The service is called too often.', '返回码 too-fast：调用频率过快。'],
   ['source city: The extraction service did not answer', '来源 city：提取服务没有答复'],
   [
