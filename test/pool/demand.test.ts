@@ -284,3 +284,93 @@ test('demand: a member that is banned for another host, or only full, still coun
   wait(kit);
   expect([kit.pool.stockAt('city', 0).usable, kit.pool.stockAt('city', 0).held]).toEqual([2, 3]);
 });
+
+test('demand: of clients that wait, the 1st, 2nd, 4th and 8th emit demand.rose', () => {
+  const kit = openKit();
+  const emitted = Array.from({ length: 9 }, () => {
+    const before = kit.events('demand.rose').length;
+    wait(kit);
+    return kit.events('demand.rose').length - before;
+  });
+  // The first one also ends a quiet time.
+  expect(emitted).toEqual([2, 1, 0, 1, 0, 0, 0, 1, 0]);
+});
+
+test('demand: the exits that a site needs are shared between sources by their requests', () => {
+  const kit = openKit({ sources: [CITY, { ...CITY, name: 'town' }] });
+  for (const source of ['city', 'town'])
+    for (let number = 0; number < 30; number += 1)
+      kit.pool.addMembers(source, [drawn(kit, number + (source === 'city' ? 0 : 30), 7_200_000)]);
+  kit.pool.sites.of('example.com').adoptSpacing(8_000, 0);
+  for (let second = 0; second < 120; second += 1) {
+    for (const source of ['city', 'city', 'city', 'town']) use(kit, { source });
+    kit.clock.advance(1_000);
+  }
+  expect([kit.pool.demand('city').held, kit.pool.demand('town').held], 'four a second, 8 s apart').toEqual([
+    24, 8,
+  ]);
+});
+
+test('demand: needs are counted once a second, of sessions with a member only', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  kit.clock.advance(1_000);
+  use(kit, { session: 'a' });
+  expect(kit.pool.demand('city').held).toBe(1);
+  use(kit, { session: 'b' });
+  kit.clock.advance(999);
+  expect(kit.pool.demand('city').held).toBe(1);
+  kit.clock.advance(1);
+  expect(kit.pool.demand('city').held).toBe(2);
+  kit.pool.evict(kit.pool.members()[0]?.id ?? '');
+  kit.clock.advance(1_000);
+  expect(kit.pool.demand('city').held).toBe(1);
+});
+
+test.each([
+  ['maxTunnelsPerMember', 4, 9, 3],
+  ['sixteen without a limit', 0, 33, 3],
+])('demand: open tunnels need a member for each %s', (_, maxTunnelsPerMember, tunnels, expected) => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember } });
+  addMembers(kit, 5);
+  for (let count = 0; count < tunnels; count += 1) acquire(kit);
+  expect(kit.pool.demand('city').held).toBe(expected);
+});
+
+test('demand: a ban makes clients that wait for the member demand, and one for another site does not', () => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember: 1 }, sources: [CITY, BACKUP] });
+  addMembers(kit, 1);
+  acquire(kit);
+  kit.clock.advance(5_000);
+  for (let client = 0; client < 2; client += 1) wait(kit);
+  void kit.pool.acquire(request({}, { waitMs: 15_000, targetHost: 'other.example' }));
+  expect(kit.pool.demand('city')).toMatchObject({ waiting: 3, stranded: 0 });
+  const before = kit.events('demand.rose').length;
+  banAll(kit);
+  expect(kit.pool.demand('city')).toMatchObject({ waiting: 3, stranded: 2 });
+  expect(kit.events('demand.rose').slice(before)).toEqual([{ sources: ['city', 'backup'] }]);
+  kit.pool.banExit({ host: 'nobody.example', exit: '203.0.0.1', evidence: 'report' });
+  expect(kit.events('demand.rose').slice(before), 'nobody waits for that site').toHaveLength(1);
+});
+
+test('demand: stranded clients count at most the size, and per site what drawsForBans allows', () => {
+  const kit = openKit({ sources: [{ ...CITY, size: 4 }] });
+  const { rule } = kit.pool.sites.of('example.com');
+  kit.pool.reconfigure(
+    poolSettings({
+      sources: [{ ...CITY, size: 4 }],
+      targets: [{ ...rule, match: ['example.com'], drawsForBans: 2 }],
+    }),
+  );
+  addMembers(kit, 2);
+  banAll(kit);
+  const waitAt = (targetHost: string) => {
+    if (targetHost !== 'example.com')
+      for (const { id } of kit.pool.members())
+        kit.pool.ban({ holder: { member: id }, host: targetHost, verdict: 'banned' });
+    void kit.pool.acquire(request({}, { waitMs: 15_000, targetHost }));
+    return kit.pool.demand('city').stranded;
+  };
+  expect(['example.com', 'example.com', 'example.com'].map(waitAt)).toEqual([1, 2, 2]);
+  expect(['a.test', 'b.test', 'c.test'].map(waitAt)).toEqual([3, 4, 4]);
+});

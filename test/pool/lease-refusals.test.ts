@@ -5,6 +5,7 @@
 import { expect, test } from 'vitest';
 import type { SourceForecast } from '../../src/pool/lease.ts';
 import { isLease } from '../../src/pool/lease.ts';
+import { DEFAULT_SITE_RULE } from '../../src/pool/options.ts';
 import { CITY } from '../support/pool-settings.ts';
 import { acquire, addMembers, drawn, openKit, refusal, request } from './pool-kit.ts';
 
@@ -189,4 +190,85 @@ test('refusal: locations in several languages say nothing about others', () => {
   const kit = openKit({ sources: [{ ...CITY, mixedLocations: true }] });
   addMembers(kit, 20, 60_000, { location: '日本' });
   expect(kit.pool.acquire(request({ location: 'Amazon' }, WAIT))).toBeInstanceOf(Promise);
+});
+
+/** A halted source, whose only member is full: whether a client may wait for that member. */
+test.each<[string, object, (kit: ReturnType<typeof openKit>, id: string) => unknown, boolean]>([
+  ['it lives long enough', { minLifeMs: 60_000 }, () => {}, true],
+  ['it expires before', { minLifeMs: 180_001 }, () => {}, false],
+  ['its site is banned for the time', {}, (kit) => ban(kit, 15_001), false],
+  ['its quarantine may end', {}, (kit, id) => failOf(kit, id), true],
+])(
+  'refusal: whether a client waits for a full member of a halted source: %s',
+  (_, routing, change, waits) => {
+    const kit = openKit({
+      rotation: { maxTunnelsPerMember: 1 },
+      forecasts: () => [HALTED],
+      health: { maxFailures: 9, quarantineMs: 5_000 },
+    });
+    addMembers(kit, 1);
+    acquire(kit, {}, { targetHost: 'other.example' });
+    change(kit, kit.pool.members()[0]?.id ?? '');
+    const answer = kit.pool.acquire(request(routing, WAIT));
+    expect(answer instanceof Promise).toBe(waits);
+  },
+);
+
+function ban(kit: ReturnType<typeof openKit>, forMs: number): void {
+  kit.pool.banExit({ host: 'example.com', exit: '203.0.0.1', evidence: 'report', forMs });
+}
+
+function failOf(kit: ReturnType<typeof openKit>, id: string): void {
+  const [lease = 0] = kit.pool.leases.of({ member: id });
+  kit.pool.report({ lease, kind: 'failed', blame: 'member', fault: 'member-unreachable' });
+  acquire(kit, {}, { targetHost: 'other.example' });
+}
+
+test('refusal: a client avoids the members that it tried, so a halted source may have none for it', () => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember: 1 }, forecasts: () => [HALTED] });
+  addMembers(kit, 1);
+  const { member } = acquire(kit);
+  expect(kit.pool.acquire(request({}, WAIT))).toBeInstanceOf(Promise);
+  expect(refusal(kit, {}, { ...WAIT, avoid: [member] }).code).toBe('pool-empty');
+});
+
+test('refusal: without draws for its bans, a site is refused while each exit was used a moment ago', () => {
+  const rule = { ...DEFAULT_SITE_RULE, match: ['example.com'], spacing: 60_000, drawsForBans: 0 };
+  const kit = openKit({ targets: [rule] });
+  addMembers(kit, 2);
+  acquire(kit);
+  kit.clock.advance(20_000);
+  acquire(kit);
+  expect(refusal(kit, {}, WAIT)).toEqual({
+    code: 'site-banned',
+    reason:
+      'Each exit was used for this site a short time ago. noria has drawn as many IPs for this site in the last hour as drawsForBans allows (0 for each source).',
+    sources: [],
+    retryAfterMs: 40_000,
+  });
+  kit.clock.advance(25_000);
+  expect(kit.pool.acquire(request({}, WAIT)), 'the first exit is free in time').toBeInstanceOf(Promise);
+});
+
+test('refusal: a client is told how long it waited, or that its site is limited', async () => {
+  const kit = openKit();
+  const waiting = kit.pool.acquire(request({}, { waitMs: 1_260 }));
+  kit.clock.advance(1_260);
+  await expect(waiting).resolves.toMatchObject({
+    code: 'pool-empty',
+    reason: 'Waited 1.3 s for a member that can serve this request.',
+  });
+});
+
+test('refusal: the first bans end is named, with the time since the oldest', () => {
+  const kit = openKit({ targets: [{ ...DEFAULT_SITE_RULE, match: ['example.com'], drawsForBans: 0 }] });
+  addMembers(kit, 2);
+  kit.pool.banExit({ host: 'example.com', exit: '203.0.0.1', evidence: 'report', forMs: 3_600_000 });
+  kit.clock.advance(120_000);
+  addMembers(kit, 2);
+  kit.pool.banExit({ host: 'example.com', exit: '203.0.0.2', evidence: 'report', forMs: 1_800_000 });
+  const { reason } = refusal(kit, {}, WAIT);
+  expect(reason).toMatch(
+    'noria knows of 2 exits that this site has banned, since 2 min; in 30 min the first ban ends.',
+  );
 });
