@@ -160,7 +160,6 @@ export class Source {
   /** Makes one draw without demand, so that the first client does not wait. Repeats it until it brings proxies. */
   drawAhead(): void {
     this.#drawsAhead = true;
-    this.wake();
   }
 
   /** Draws again if noria dropped all proxies of the last draw: an option of the pool may now let noria accept them. */
@@ -201,12 +200,10 @@ export class Source {
     this.#openHelpers();
     this.#turn?.abort(); // the turn waits for the old interval; a call in flight continues
     this.#forgetOldOptions();
-    this.wake();
   }
 
   storeReturned(): void {
     this.statistics.budget.shareAgain(this.#context.clock.now());
-    if (this.#lossOfStore !== undefined) this.#streak = NO_STREAK;
     this.#lossOfStore = undefined;
     if (!('code' in this.#phase && isLossOfStore(this.#phase.code))) return;
     this.#moveToWaiting();

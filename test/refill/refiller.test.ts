@@ -195,6 +195,22 @@ test('refill: a later priority takes over when the next draw of an earlier one i
   expect(callsTo(rig, '2')).toHaveLength(1);
 });
 
+test.each([
+  [11_750, 0],
+  [11_900, 1],
+])(
+  'refill: with an earlier priority whose next call is %i ms away, a later one makes %i calls for waiting clients',
+  async (leftMs, calls) => {
+    const rig = openRig({ sources: [{ ...first, intervalMs: 15_000, size: 10 }, second] });
+    await pass(rig.clock, 200, 100);
+    await pass(rig.clock, 15_250 - leftMs, 50);
+    rig.pool.members.clear();
+    wanted(rig, 1);
+    await settle();
+    expect(callsTo(rig, '2')).toHaveLength(calls);
+  },
+);
+
 test('refill: a later priority draws for a client that waits although an earlier one has members', async () => {
   const rig = openRig({ sources: [first, second] });
   await pass(rig.clock, 5_000, 250);

@@ -68,13 +68,18 @@ test('source: a draw plans once before its claim and once after', async () => {
     plans += 1;
     return demand(source);
   };
-  const { service } = openRig({ clock, pool, sources: [sourceOptions({ size: 10 })] });
+  const { service, bus } = openRig({ clock, pool, sources: [sourceOptions({ size: 10 })] });
   await settle();
   expect([service.calls.length, plans]).toEqual([1, 2]);
   await pass(clock, 10_400, 100);
   expect([service.calls.length, plans], 'waits for the pace').toEqual([1, 3]);
   await pass(clock, 100);
   expect([service.calls.length, plans]).toEqual([2, 5]);
+  await pass(clock, 1_000, 100);
+  const before = plans;
+  for (let time = 0; time < 3; time += 1) bus.emit('demand.rose', { sources: ['city'] });
+  await settle();
+  expect(plans - before, 'several events at once: one plan and its reason').toBe(2);
 });
 
 test('source: with idleAfter 0 it never becomes idle', async () => {
@@ -313,8 +318,8 @@ test('source: pause lets a call in flight deliver, and resume draws again', asyn
 
 test('source: pause cancels a wait for the pace', async () => {
   const rig = openRig({ sources: [sourceOptions({ size: 10 })], idleAfterMs: 0 });
-  await pass(rig.clock, 5_000);
-  expect(rig.status().state).toBe('waiting');
+  await pass(rig.clock, 5_200, 100);
+  expect(rig.status()).toMatchObject({ state: 'waiting', stateSeconds: 5, nextCallSeconds: 5.25 });
   rig.refiller.pause('city');
   await settle();
   expect(rig.status().state).toBe('paused');
@@ -377,12 +382,46 @@ test('source: while its members refuse the credentials, the status says so, and 
   const rig = openRig({ clock, pool, sources, adviceOnBlock: (name) => `change the login of ${name}` });
   await pass(clock, MINUTE_MS);
   expect(rig.status()).toMatchObject({
-    ...{ state: 'ready', blocked: false, suspended: false, ready: 3, joining: 1, used: 2, advice: null },
+    ...{ state: 'ready', blocked: false, suspended: false, ready: 3, joining: 1, used: 2 },
+    ...{ advice: null, budget: null },
   });
   blocked = 'the members refuse the login';
   const told = { blocked: true, suspended: true, reason: blocked, ready: 0, joining: 1, used: 2 };
   expect(rig.status()).toMatchObject({ ...told, state: 'paused', advice: 'change the login of city' });
   expect(rig.status('list')).toMatchObject({ ...told, state: 'halted', advice: 'change the login of list' });
+});
+
+test('source: resume draws only for a source that the service suspended', async () => {
+  const rig = openRig({ prepare: ({ pool }) => pool.want('city', NO_CLIENT) });
+  await pass(rig.clock, 20 * MINUTE_MS, 5_000); // its members have expired
+  rig.refiller.resume('city');
+  await pass(rig.clock, MINUTE_MS);
+  rig.refiller.pause('city');
+  await settle();
+  rig.refiller.resume('city');
+  await pass(rig.clock, MINUTE_MS);
+  expect(rig.status().state).toBe('idle');
+  expect(rig.service.calls, 'the draw at start-up').toHaveLength(1);
+});
+
+test('source: a reload of an unchanged source whose members have expired draws nothing', async () => {
+  const rig = openRig({ prepare: ({ pool }) => pool.want('city', NO_CLIENT) });
+  await pass(rig.clock, 20 * MINUTE_MS, 5_000);
+  const settings = { fill: 'size', idleAfterMs: 300_000, callTimeoutMs: 10_000 } as const;
+  await rig.refiller.update({ sources: [sourceOptions()], ...settings });
+  await pass(rig.clock, MINUTE_MS);
+  expect(rig.service.calls).toHaveLength(1);
+});
+
+test('source: a member that leaves is replaced at once', async () => {
+  const rig = openRig({ idleAfterMs: 0 });
+  await pass(rig.clock, MINUTE_MS);
+  const [member = ''] = rig.pool.members.get('city')?.keys() ?? [];
+  rig.pool.members.get('city')?.delete(member);
+  const left = { source: 'city', member, protocol: 'http', reason: 'evicted', uses: 1 } as const;
+  rig.bus.emit('member.left', left);
+  await settle();
+  expect(rig.service.calls.map(({ count }) => count)).toEqual([5, 1]);
 });
 
 test('source: a list is read again after `refresh` and at once on request, and members that it lacks leave', async () => {
@@ -409,6 +448,10 @@ test('source: a list is read again after `refresh` and at once on request, and m
   expect(rig.service.calls).toHaveLength(3);
   await pass(rig.clock, 11_000);
   expect([rig.service.calls.length, held()]).toEqual([4, '7']);
+  const sources = [{ ...sourceOptions({ intervalMs: 0, size: 8 }), call: LIST_CALL, refreshMs: MINUTE_MS }];
+  await rig.refiller.update({ sources, fill: 'size', idleAfterMs: 0, callTimeoutMs: 10_000 });
+  await pass(rig.clock, 2_000);
+  expect(rig.service.calls, 'a changed source is read at once').toHaveLength(5);
 });
 
 test('source: commands return false for an unknown name', () => {
