@@ -450,7 +450,6 @@ function keyOf(text: string): string {
   return stem.slice(0, 1).toLowerCase() + stem.slice(1);
 }
 
-/** Translates the longest runs of sentences that the table contains. */
 function inChinese(text: string): string {
   const whole = inChineseAsWhole(text);
   if (whole !== undefined) return whole;

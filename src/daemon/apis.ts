@@ -17,7 +17,7 @@ import { Access, parseBasicCredentials } from '../listener/access.ts';
 import { sessionOfPort } from '../listener/routing-options.ts';
 import type { Pool } from '../pool/pool.ts';
 
-/** The `protocol_type` value of free HTTP proxies that accept CONNECT. */
+/** The `protocol_type` of free HTTP proxies that accept CONNECT. */
 const CONNECT_TYPE = 4;
 /** The maximum of `waitMs`. Scrapers expect a quick answer from a proxy pool. */
 const MAX_WAIT_MS = 5_000;

@@ -53,7 +53,6 @@ export interface DataPlane {
   close(): Promise<void>;
 }
 
-/** The settings of the data plane that a reload may change, except those of its listeners. */
 export interface PlaneSettings {
   readonly dialer: DialerSettings;
   readonly pool: PoolSettings;
@@ -101,10 +100,7 @@ export interface LocalPlaneOptions extends Pick<DialerOptions, 'leases' | 'onSou
   /** The file descriptors of inherited listening sockets (`fd:3`). Each descriptor can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
   readonly mark: string;
-  /**
-   * Shares the connection limits and the counts of wrong credentials with the other processes that have the same
-   * listeners. Absent in a noria with one process.
-   */
+  /** Absent in a noria with one process. */
   readonly sharing?: {
     connectionLimit(listenerId: number): ConnectionLimit;
     onWrongCredentials(listenerId: number, attempt: WrongAttempt): void;
@@ -125,10 +121,6 @@ interface OpenedListener {
   readonly access: Access;
 }
 
-/**
- * A listener that an update requires. `existing`: the open listener, or one that an unfinished update removed and that
- * can be restored. undefined: the listener must be opened.
- */
 interface RequiredListener {
   readonly settings: ListenerSettings;
   readonly existing: OpenedListener | undefined;
@@ -157,15 +149,10 @@ export class LocalPlane implements DataPlane {
   readonly #deadlines: Deadlines;
   #context: PlaneContext;
   #opened: readonly OpenedListener[] = [];
-  /**
-   * The listeners at the last commit, which `update` can restore. Undefined until the first update after that commit.
-   */
+  /** Undefined until the first update after a commit. */
   #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
   readonly #draining = new Map<Listener, Promise<void>>();
-  /**
-   * Descriptors that this set has opened. The set opens no descriptor twice: after a close, the number of the descriptor may
-   * refer to another file.
-   */
+  /** After a close, the number of a descriptor may refer to another file. */
   readonly #usedFds = new Set<number>();
   /** noria's own addresses, cached because every request reads them. */
   #ownAddresses: readonly BoundAddress[] = [];
@@ -249,7 +236,6 @@ export class LocalPlane implements DataPlane {
 
   prepareToClose(): void {} // nothing to prepare: an update in this process cannot hang
 
-  /** Counts wrong credentials that a client sent to the same listener in another process. */
   countWrongCredentials(listenerId: number, attempt: WrongAttempt): void {
     const opened = this.#opened.find(({ settings }) => settings.shared?.id === listenerId);
     opened?.access.countWrongCredentials(attempt);
@@ -431,16 +417,12 @@ function prepareCertificate({ settings, existing }: RequiredListener): (() => vo
   ];
 }
 
-/** The address that the listener binds: with the shared port in place of port 0. */
 export function bindAddress({ address, shared }: ListenerSettings): ListenAddress {
   const port = shared?.port;
   return address.kind === 'fd' || port === undefined ? address : { ...address, port, lastPort: port };
 }
 
-/**
- * Whether the settings are equal except for the certificate, which can change while a listener is open. Switching TLS on or off
- * needs a new listener.
- */
+/** A certificate can change while a listener is open. Switching TLS on or off needs a new listener. */
 export function isSameButCertificate(one: ListenerSettings, other: ListenerSettings): boolean {
   const { tls: oneTls, ...oneRest } = one;
   const { tls: otherTls, ...otherRest } = other;

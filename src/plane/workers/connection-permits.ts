@@ -34,10 +34,7 @@ export class ConnectionPermitPool {
   readonly #send: (worker: number, reply: PermitReply) => void;
   readonly #held = new Map<number, number>();
   #free: number;
-  /**
-   * Workers that have asked for permits since the current recall began. `Recall.for` lists the workers that asked
-   * before.
-   */
+  /** Since the current recall began; `Recall.for` has those that asked before. */
   #asking: number[] = [];
   #recall: Recall | undefined;
   /** Workers that did not answer a recall in time. The permit pool sends them no further recall before they answer. */
@@ -89,10 +86,7 @@ export class ConnectionPermitPool {
     if (this.#recall === undefined && this.#asking.length > 0) this.#startRecall();
   }
 
-  /**
-   * Grants a worker at least one permit. A grant is larger if many permits are free: half of them, divided by the
-   * number of workers. This keeps recalls rare.
-   */
+  /** A grant of half of the free permits, divided by the number of workers, keeps recalls rare. */
   #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
     const workers = Math.max(2, this.#held.size);
@@ -132,20 +126,14 @@ export class ConnectionPermitHolder {
   #used = 0;
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
-  /**
-   * How many connections the current request to the primary covers: the oldest ones in `#waiting`. If the primary
-   * grants no permit, the worker refuses these connections.
-   */
+  /** How many of the oldest in `#waiting` the current request to the primary covers. */
   #askedFor = 0;
 
   constructor(send: (request: PermitRequest) => void) {
     this.#send = send;
   }
 
-  /**
-   * Acquires a permit for one connection: true if it is granted, false if the connection is refused. While an unused permit
-   * is left, the result is not a promise. After `true`, the caller must call `release` when the connection has ended.
-   */
+  /** After true, the caller must call `release` when the connection has ended. */
   acquire(): boolean | Promise<boolean> {
     if (this.#used < this.#held) {
       this.#used += 1;

@@ -1,8 +1,6 @@
 /**
- * Packs the events that workers send to the primary. One message holds many events in columns.
- *
- * The message contains each key name only once. If all events of a kind have the same value for a key, the message
- * contains this value only once. The message has a tenth of the size of the separate events.
+ * Packs the events that workers send to the primary: each name of a key once, and a value that all events of a kind share once. The message
+ * has a tenth of the size of the separate events.
  */
 import type { EventName, NoriaEvents } from '../../core/events.ts';
 

@@ -31,10 +31,6 @@ export const SIGNALS_FOR_PRIMARY = [
   'SIGHUP',
 ] as const satisfies readonly NodeJS.Signals[];
 
-/**
- * Each process reports its activity every `beatMs`. This is often enough for people who watch the status, and costs little
- * compared with tunnels.
- */
 export const HOW_TO_SHARE = {
   sameMachine: true,
   evictionVotes: () => 1,
@@ -57,7 +53,6 @@ export type FromWorker =
   | { readonly kind: 'loaded' }
   | { readonly kind: 'crashed'; readonly stack: string };
 
-/** What the primary calls in a worker. */
 export interface WorkerCalls
   extends Pick<DataPlane, 'commit' | 'setContext' | 'resetRefusals' | 'closeConnections' | 'drain'>,
     Pick<LocalPlane, 'closeTunnels' | 'countWrongCredentials'>,
@@ -84,7 +79,6 @@ export interface WorkerCalls
   close(): void;
 }
 
-/** What a worker calls in the primary. */
 export interface PrimaryCalls
   extends Pick<SharedPool, 'publish' | 'beat' | 'bindSession' | 'findSession'>,
     Pick<LocalPlane, 'closeTunnels'>,
@@ -116,7 +110,6 @@ type Functions<Calls> = { readonly [Name in keyof Calls]: (...args: never[]) => 
 const PLAIN: readonly string[] = ['beat', 'receiveActivity'];
 
 export class RemoteCalls<Theirs extends Functions<Theirs>, Own extends Functions<Own>> {
-  /** The calls of the other process in this one. */
   own: Partial<Own> = {};
   readonly #send: (message: RemoteMessage) => void;
   readonly #asked = new Map<number, (value: unknown) => void>();
@@ -162,7 +155,6 @@ export class RemoteCalls<Theirs extends Functions<Theirs>, Own extends Functions
     );
   }
 
-  /** Call it when the other process has ended. */
   close(): void {
     this.#isClosed = true;
     for (const answer of this.#asked.values()) answer(undefined);
@@ -184,7 +176,6 @@ export function followerIn(worker: Pick<RemoteCalls<WorkerCalls, PrimaryCalls>, 
   };
 }
 
-/** The shared pool of the primary, in a worker. */
 export function sharedPoolOf(primary: RemoteCalls<PrimaryCalls, WorkerCalls>): SharedPool {
   return {
     follow(follower) {

@@ -23,10 +23,7 @@ export interface WorkerSupervisorOptions {
 const STABLE_MS = 10_000;
 const FIRST_RESTART_MS = 500;
 const MAX_RESTART_MS = 30_000;
-/**
- * The supervisor gives up when this many workers in a row have exited within STABLE_MS of their start and no worker is
- * left.
- */
+/** In a row, within STABLE_MS of their start, when no worker is left. */
 const MAX_SHORT_LIVES = 6;
 /** The time in ms that all workers together have to close. noria itself must exit within 5 s after the drain. */
 const CLOSE_TIMEOUT_MS = 2_000;
@@ -35,10 +32,7 @@ const CLOSE_TIMEOUT_MS = 2_000;
  * by such a signal is no failure. The primary gets the same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/**
- * Maximum number of starts of a worker, including the first. noria repeats the start if one of the signals in
- * SENT_TO_ALL ended the worker while it was loading.
- */
+/** Of a worker that a signal in SENT_TO_ALL ended while it was loading. */
 const MAX_STARTS = 3;
 
 export class WorkerSupervisor {

@@ -109,7 +109,6 @@ export class WorkerListeners {
     this.#keepPermits([]);
   }
 
-  /** Shortens the time limits of updates, because noria closes. See `DataPlane.prepareToClose`. */
   prepareToClose(): void {
     this.#closesAt = this.#clock.monotonic() + CLOSING_TIMEOUT_MS;
     if (this.#updating === undefined) return;
@@ -134,7 +133,6 @@ export class WorkerListeners {
     return assigned;
   }
 
-  /** Opens the listeners in every worker or in none. First checks that the primary can bind the addresses. */
   async #openEverywhere(next: readonly ListenerSettings[], drainTimeoutMs: number): Promise<UpdateOutcome> {
     const before = this.#listeners;
     const added = next.filter(({ shared }) => !before.some((one) => one.shared?.id === shared?.id));
@@ -264,10 +262,7 @@ function failure({ code, message }: NoriaError): UpdateOutcome {
   return { ok: false, code, message };
 }
 
-/**
- * Returns a free port if the address has port 0, else undefined. Another program may take the port before the workers bind it.
- * Listening then fails, and the caller tries another port.
- */
+/** Undefined unless the address has port 0. Another program may take the port before the workers bind it. */
 function freePortFor(address: ListenAddress): Promise<number | undefined> {
   if (address.kind === 'fd' || address.port !== 0) return Promise.resolve(undefined);
   const probe = createServer();
@@ -282,11 +277,8 @@ function freePortFor(address: ListenAddress): Promise<number | undefined> {
 }
 
 /**
- * Checks that the addresses of `listeners` are free, by binding each address briefly in this process. Skips addresses
- * that overlap an address of `open`, because they cannot be bound again. Without this check, node:cluster could pass an
- * unbound socket to a worker after a failed bind, and would never close this socket.
- * @param open - the listeners that workers have open.
- * @returns the error (listen-failed or bad-config) for the first address that cannot be bound.
+ * Binds each address briefly in this process: after a failed bind, node:cluster could pass an unbound socket to a worker, and would never
+ * close it. @returns the error (listen-failed or bad-config) for the first address that cannot be bound.
  */
 async function findBindError(
   listeners: readonly ListenerSettings[],

@@ -49,10 +49,7 @@ interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'lease
  * network, because it dials for health checks.
  */
 const PRIMARY = 0;
-/**
- * How often the primary compares the forecasts with those that it last sent. Not every change of a forecast emits an
- * event.
- */
+/** Not every change of a forecast emits an event. */
 const FORECAST_MS = 500;
 /** A worker that hangs delays the answer to a client's question at `noria.invalid` by at most this. */
 const ANSWER_TIMEOUT_MS = 1_000;
@@ -236,7 +233,6 @@ class WorkersPlane implements DataPlane {
     return this.#open.get(worker)?.process.calls;
   }
 
-  /** @param except - the number of a worker that does not get the call. */
   #call<Call extends keyof WorkerCalls>(
     call: Call,
     args: Parameters<WorkerCalls[Call]>,
