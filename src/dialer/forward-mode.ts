@@ -41,15 +41,14 @@ export class ForwardModeMemory {
 
   first(target: string): ForwardMode {
     if (this.#initial === 'absolute') return 'absolute';
-    const { size } = this.#reached;
-    const isLearned = size >= MIN_ABSOLUTE_FORM_TARGETS || (size > 0 && this.#reached.has(target));
+    const isLearned = this.#reached.size >= MIN_ABSOLUTE_FORM_TARGETS || this.#reached.has(target);
     return isLearned ? 'absolute' : 'direct';
   }
 
   connectAccepted(port: number): void {
     this.#acceptedPorts.renew(port, true);
     this.#reached.clear();
-    if (this.#refusedBy.size > 0) this.#refusedBy.clear();
+    this.#refusedBy.clear();
   }
 
   /** @returns whether to send the request to this member in absolute form. */

@@ -78,7 +78,6 @@ export class ClientBudgets {
   }
 
   charge(client: string, attempts: number): void {
-    if (attempts <= 0) return;
     const budget = this.#refill(client);
     budget.left = Math.max(0, budget.left - attempts);
     this.#budgets.set(client, budget);

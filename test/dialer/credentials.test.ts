@@ -193,3 +193,34 @@ test("credentials: what a member answers to its own credentials says nothing abo
   expect(book.current?.username).toBe('all');
   expect([book.isFaultOfMember(own), book.isFaultOfMember(book.current)]).toEqual([true, false]);
 });
+
+test.each<[string, Partial<SourceSettings>, own: boolean, accepted: readonly boolean[], boolean]>([
+  ['its own login', {}, true, [], true],
+  ['the source has none to send', { neverInstance: true }, false, [], true],
+  ['nothing is known', {}, false, [], false],
+  ['others work without', {}, false, [false], true],
+  ['others work with some', {}, false, [true], false],
+  ['it got some, and nothing is known', { auth: 'instance' }, false, [], false],
+  ['it got some, others work with them', { auth: 'instance' }, false, [true], true],
+  ['it got some, others work without', { auth: 'instance' }, false, [false], false],
+])('credentials: whether a refusal is the fault of the member: %s', (_, access, own, accepted, expected) => {
+  const { book } = makeBook(access);
+  const sent = book.firstFor(own ? { username: 'm1', password: new Secret('own') } : undefined);
+  const others = makeBook({ auth: 'instance' }).book.current;
+  for (const hasLogin of accepted) book.accepted('m2', hasLogin ? others : undefined);
+  expect(book.isFaultOfMember(sent)).toBe(expected);
+});
+
+test('credentials: two refused names of one account are a fault of the source, unless most names work', () => {
+  const { book, faults } = makeBook({ auth: 'none', oneAccount: true });
+  const name = (username: string) => book.firstFor({ username, password: new Secret('pw') });
+  for (const user of ['a', 'b']) book.accepted(user, name(user));
+  expect(book.current, 'the name of one member is not for the others').toBeUndefined();
+  for (const user of ['c', 'd']) book.refused(user, name(user));
+  expect([book.faulty, faults]).toEqual([false, []]);
+  book.refused('e', name('e'));
+  expect([book.faulty, book.refused('f', name('f'))]).toEqual([true, undefined]);
+  expect(faults).toMatchObject([
+    { active: true, reason: 'the gateway refused the credentials of 3 of 5 members' },
+  ]);
+});

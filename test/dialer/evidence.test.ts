@@ -29,6 +29,7 @@ test.each([
   ['503 with Retry-After', 503, { retryAfterMs: 60_000 }, ['a status 60000']],
   ['a single 403', 403, {}, []],
   ['503', 503, {}, []],
+  ['500 with Retry-After', 500, { retryAfterMs: 7_000 }, []],
   ['404', 404, {}, []],
 ] as const)('evidence: %s counts while another exit gets pages', (_, status, more, expected) => {
   const { respond, bans } = makeEvidence();

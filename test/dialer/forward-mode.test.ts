@@ -101,3 +101,12 @@ test('forward mode: a source with `absolute` always uses absolute form and passe
   const mode = new ForwardModeMemory(ManualClock.dayOld(), 'absolute');
   expect([mode.first('a:80'), mode.answered('a:80', answer(405), undefined)]).toEqual(['absolute', false]);
 });
+
+test('forward mode: neither a target that CONNECT may reach, nor one that answered with an error, teaches anything', () => {
+  const mode = new ForwardModeMemory(ManualClock.dayOld(), 'direct');
+  mode.answered('a:80', answer(200), undefined);
+  mode.answered('b:80', answer(400), 403);
+  expect([mode.first('a:80'), mode.first('b:80')]).toEqual(['direct', 'direct']);
+  mode.answered('b:80', answer(399), 403);
+  expect(mode.first('b:80')).toBe('absolute');
+});

@@ -34,6 +34,7 @@ test('network watch: any answer in between resets the count', () => {
   const { watch, lose } = makeWatch();
   lose(ENOUGH - 1);
   watch.answered();
+  watch.lost('m9', 0);
   lose(ENOUGH - 1, 10);
   expect(watch.down).toBe(false);
 });

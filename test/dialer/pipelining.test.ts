@@ -219,3 +219,34 @@ test('pipelining: the majority of the members decides for members that were not 
   expect(pipelining.modeFor('m6', false)).toBe('plain');
   expect([pipelining.modeFor('m1', false), pipelining.modeFor('m3', false)]).toEqual(['pipelined', 'plain']);
 });
+
+test('pipelining: a trial waits twice the slowest recent handshake, of which an old one fades', () => {
+  const pipelining = new Pipelining(ManualClock.dayOld(), 'auto');
+  expect(pipelining.silenceMs).toBe(100);
+  pipelining.accepted('m1', 'plain', 1_000);
+  expect(pipelining.silenceMs).toBe(2_000);
+  pipelining.accepted('m1', 'plain', 10);
+  expect(pipelining.silenceMs).toBeCloseTo(2 * 0.98 * 1_000);
+});
+
+test('pipelining: a member that accepts it later no longer counts as one that refuses it', () => {
+  const pipelining = new Pipelining(ManualClock.dayOld(), 'auto');
+  pipelining.accepted('m0', 'plain', 10);
+  for (const member of ['m1', 'm2']) pipelining.refused(member);
+  pipelining.accepted('m3', 'trial', 10);
+  expect(pipelining.modeFor('m4', false), 'two refuse it, one accepts it').toBe('plain');
+  pipelining.accepted('m2', 'trial', 10);
+  expect(pipelining.modeFor('m4', false)).toBe('trial');
+  pipelining.failed('m2');
+  pipelining.failed('m3');
+  expect(pipelining.modeFor('m4', false), 'one refuses it, none accepts it').toBe('plain');
+});
+
+test('pipelining: only a plain handshake shows that members ask for the login', () => {
+  const pipelining = new Pipelining(ManualClock.dayOld(), 'pipelined');
+  pipelining.accepted('m1', 'pipelined', 10, true);
+  expect(pipelining.modeFor('m1', true)).toBe('plain');
+  pipelining.accepted('m1', 'plain', 10, true);
+  pipelining.accepted('m1', 'plain', 10, false);
+  expect(pipelining.modeFor('m1', true)).toBe('pipelined');
+});

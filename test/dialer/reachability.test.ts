@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Reachability } from '../../src/dialer/reachability.ts';
+import { networkSign, Reachability } from '../../src/dialer/reachability.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function wasReached(reachability: Reachability, target: string): boolean {
@@ -88,4 +88,34 @@ test('reachability: replaces the oldest entries when it is full', () => {
     false,
     true,
   ]);
+});
+
+test('reachability: a target is mute after thrice its slowest recent first byte, after a second at least', () => {
+  const clock = ManualClock.dayOld();
+  const reachability = new Reachability(clock);
+  expect(reachability.muteAfterMs('a:1'), 'nothing is known').toBe(4_000);
+  reachability.recordFirstByte('a:1', 10);
+  expect(reachability.muteAfterMs('a:1')).toBe(1_000);
+  reachability.recordFirstByte('a:1', 2_000);
+  reachability.recordFirstByte('a:1', 10);
+  expect(reachability.muteAfterMs('a:1'), 'an old maximum fades').toBeCloseTo(3 * 0.98 * 2_000);
+  expect(reachability.muteAfterMs('b:1')).toBe(4_000);
+  clock.advance(10 * 60_000 + 1);
+  expect(reachability.muteAfterMs('a:1')).toBe(4_000);
+});
+
+test.each([
+  ['member-incapable', 'SOCKS4 has no IPv6 addresses', 'unknown'],
+  ['front-proxy-failed', 'ECONNREFUSED', 'unknown'],
+  ['front-proxy-silent', 'end of stream', 'unknown'],
+  ['member-silent', 'answer timed out', 'up'],
+  ['target-doubted', 'status 502', 'up'],
+  ['member-unreachable', 'ECONNREFUSED', 'up'],
+  ['member-unreachable', 'ECONNRESET', 'up'],
+  ['member-unreachable', 'EMFILE', 'unknown'],
+  ['member-unreachable', 'ERR_SOCKET_BAD_PORT', 'unknown'],
+  ['member-unreachable', 'EHOSTUNREACH', 'down'],
+  ['member-unreachable', 'connection timed out', 'down'],
+] as const)('network: %s (%s) shows that it is %s', (fault, detail, sign) => {
+  expect(networkSign(fault, detail)).toBe(sign);
 });

@@ -192,3 +192,20 @@ test.each([
   const whole = step.kind === 'accepted' ? { ...step, rest: Buffer.concat([step.rest, left]) } : step;
   expect(summary(whole)).toBe(outcome);
 });
+
+test('socks5 handshake: without a target it goes as far as it can, and waits for one', () => {
+  const target = targetOf('192.0.2.7:80');
+  const request = '05010001c00002070050';
+  const ready = new Socks5Handshake(undefined, LOGIN, true);
+  expect(ready.opening, 'there is nothing to pipeline').toEqual(hex('05 01 02'));
+  play(ready, [['0502', `send ${LOGIN_HEX}`]]);
+  expect(ready.isWaiting).toBe(false);
+  play(ready, [['0100', 'more']]);
+  expect(ready.isWaiting).toBe(true);
+  expect(ready.request(target)?.toString('hex')).toBe(request);
+  expect(ready.isWaiting).toBe(false);
+  play(ready, [['05000001000000000000', 'accepted ""']]);
+  const early = new Socks5Handshake(undefined, undefined);
+  expect(early.request(target), 'the member has not answered yet').toBeUndefined();
+  play(early, [['0500', `send ${request}`]]);
+});

@@ -1,11 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { Secret } from '../../src/core/secret.ts';
 import {
+  isSameLogin,
   LatencyEstimator,
   type LatencySample,
   MIN_SAMPLES,
   profileOf,
+  SourceMemory,
 } from '../../src/dialer/source-memory.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 
 function samples(
   spec: readonly (readonly [member: string, ms: number, count: number])[],
@@ -78,4 +82,49 @@ test('latency: the percentile is always a measured value', () => {
       expect(list.map(({ ms }) => ms)).toContain(profileOf(list, 0)?.p95Ms);
     }),
   );
+});
+
+test('latency: half of the members count, by their medians, and the slow ones are above both bounds', () => {
+  const reversed = (member: string, list: readonly number[]) =>
+    list.toReversed().map((ms) => ({ member, ms, at: 0 }));
+  const spread = Array.from({ length: 20 }, (_, index) => index + 1);
+  const quick = spread.map((ms) => ms * 10);
+  const slow = (ms: number) => spread.map(() => ms);
+  const mixed = [...reversed('slow', slow(401)), ...reversed('quick', quick), ...reversed('fair', slow(380))];
+  // The median of the quick one, 100 ms, is the lowest; of its own latencies and those of the next one, 380 is the 95th.
+  expect(profileOf(mixed, 0)).toEqual({ p95Ms: 380, slowMembers: [] });
+  const fast = [...reversed('slow', slow(101)), ...reversed('fast', spread), ...reversed('bound', slow(100))];
+  expect(profileOf([...fast, ...reversed('calm', slow(10))], 0)).toEqual({
+    p95Ms: 18,
+    slowMembers: ['slow'],
+  });
+});
+
+test('source memory: a source has worked for a minute after a member accepted', () => {
+  const clock = ManualClock.dayOld();
+  const settings = {
+    auth: 'none',
+    instance: '',
+    neverInstance: true,
+    forwardMode: 'direct',
+    handshake: 'auto',
+  } as const;
+  const memory = new SourceMemory('city', settings, clock, () => {});
+  expect(memory.worked).toBe(false);
+  memory.recordAccepted({ member: 'm1', ms: 1, at: clock.monotonic() });
+  clock.advance(60_000);
+  expect(memory.worked).toBe(true);
+  clock.advance(1);
+  expect(memory.worked).toBe(false);
+});
+
+test('login: the same user name and the same password', () => {
+  const login = (username: string, password: string) => ({ username, password: new Secret(password) });
+  const ann = login('ann', 'pw');
+  expect(
+    [ann, login('ann', 'pw'), login('ann', 'other'), login('bob', 'pw'), undefined].map((other) =>
+      isSameLogin(ann, other),
+    ),
+  ).toEqual([true, true, false, false, false]);
+  expect([isSameLogin(undefined, ann), isSameLogin(undefined, undefined)]).toEqual([false, true]);
 });

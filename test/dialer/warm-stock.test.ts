@@ -50,6 +50,8 @@ test('opening times: the minimum forgets a member that has left, and ignores the
   const times = new OpeningTimes(ManualClock.dayOld());
   expect(times.averageMs).toBeUndefined();
   times.opened(0.5);
+  times.opened(10.5);
+  expect(times.averageMs, 'a moving average').toBe(1.5);
   for (let time = 0; time < 400; time += 1) times.opened(50);
   expect([times.averageMs, times.minMs].map((ms) => Math.round(ms ?? 0))).toEqual([50, 50]);
   for (let time = 0; time < 100; time += 1) times.opened(time % 20 === 0 ? 0.5 : 30);

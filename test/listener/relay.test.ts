@@ -160,6 +160,35 @@ test('relay: a client that is reset after an incomplete answer gets what has arr
   expect(joined.deadlines.size).toBe(0);
 });
 
+test('relay: an end after a failed write is no clean end, because the answer may be incomplete', async () => {
+  const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const accepted = once(server, 'connection');
+  const member = tunnelSocket(new ReadMemory()).on('error', () => {});
+  member.connect({ host: '127.0.0.1', port: (server.address() as AddressInfo).port }).pause();
+  const [[far]] = await Promise.all([accepted, once(member, 'connect')]);
+  server.close();
+  far.write('the first half');
+  await until('it was sent', () => far.writableLength === 0);
+  far.resetAndDestroy();
+  await once(far, 'close');
+  const client = await socketPair();
+  const atClient = record(client.far);
+  const clock = ManualClock.dayOld();
+  const options = { idleTimeoutMs: IDLE_MS, lingerMs: LINGER_MS, startedAt: clock.monotonic() };
+  const ends: Relay[] = [];
+  new Relay(client.near, member, {
+    ...options,
+    deadlines: new Deadlines(clock, 10),
+    onEnd: (end) => ends.push(end),
+  }).start(Buffer.from('more'), Buffer.alloc(0));
+  await until('the half', () => atClient.text === 'the first half' && member.destroyed);
+  clock.advance(2_100);
+  await until('the reset', () => atClient.closed);
+  expect([atClient.ended, atClient.error]).toEqual([false, 'ECONNRESET']);
+  expect([ends.length, clock.armedCount]).toEqual([1, 0]);
+});
+
 test('relay: bytes received before the member failed still reach a slow client', async () => {
   const size = 16 * 1024 * 1024;
   const joined = await join();

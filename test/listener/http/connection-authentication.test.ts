@@ -6,6 +6,7 @@ import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Secret } from '../../../src/core/secret.ts';
 import { curl } from '../../support/curl.ts';
+import { ManualClock } from '../../support/manual-clock.ts';
 import { hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
@@ -206,3 +207,17 @@ test.skipIf(!hasCommand('curl'))(
     expect(dialer.requests.length).toBe(2);
   },
 );
+
+test('connection authentication: the time that the member has left passes while its connection is pinned', async () => {
+  const target = await ntlmTarget();
+  const clock = ManualClock.dayOld();
+  const lease = { member: 'm1', source: 'city', remainingMs: 60_000 };
+  const { port } = await listen(directDialer({ overrides: { lease } }), { clock });
+  const client = await RawClient.open(port);
+  const left: unknown[] = [];
+  for (let nth = 0; nth < 3; nth += 1) {
+    left.push(/X-Noria-Expires-In: (\d+)/.exec(await ask(client, get(target.port)))?.[1]);
+    clock.advance(10_000);
+  }
+  expect([left, target.sockets.length]).toEqual([['60', '50', '40'], 1]);
+});
