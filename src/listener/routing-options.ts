@@ -4,7 +4,7 @@
  * `session` would rotate without noticing. docs/routing.md has the same table; test/held/routing.test.ts compares the
  * two.
  */
-import { HOUR_MS, MINUTE_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
+import { MINUTE_MS, parseDuration as parseWithUnit, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { nearest, ownText } from '../core/words.ts';
@@ -28,12 +28,8 @@ export interface RoutingKey {
   readonly aliases: readonly string[];
   /** Error messages contain it after the word `expected`. Absent if the key has no value. */
   readonly value?: string;
-  readonly effect: string;
-  /**
-   * Of a duration without a unit, in ms, by the name of the key: `ttl-5` is 5 seconds, `sesstime-5` 5 minutes.
-   * Default: one second.
-   */
-  readonly bareUnitMs?: Readonly<Record<string, number>>;
+  /** The names whose value without a unit is in minutes: `sesstime-5` is 5 minutes, `ttl-5` 5 seconds. */
+  readonly inMinutes?: readonly string[];
 }
 
 /** Names are in lower case and unique in the table. */
@@ -42,70 +38,25 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
     key: 'session',
     aliases: ['sessid', 'sid', 'sessionid'],
     value: '1 to 64 of letters, digits, `_`, `.` and `~`',
-    effect:
-      'all connections with this session name use one member; before that member expires, the session moves to another one',
   },
   {
     key: 'ttl',
     aliases: ['sesstime', 'sessionduration', 'sessionttl', 'sessionlength', 'lifetime'],
     value: 'a duration',
-    effect: 'how long the session may be idle',
-    bareUnitMs: {
-      ttl: SECOND_MS,
-      sesstime: MINUTE_MS,
-      sessionduration: MINUTE_MS,
-      sessionttl: MINUTE_MS,
-      sessionlength: SECOND_MS,
-      lifetime: MINUTE_MS,
-    },
+    inMinutes: ['sesstime', 'sessionduration', 'sessionttl', 'lifetime'],
   },
-  {
-    key: 'source',
-    aliases: ['pool', 'zone'],
-    value: "a source's name",
-    effect: 'only members of this source',
-  },
+  { key: 'source', aliases: ['pool', 'zone'], value: "a source's name" },
   {
     key: 'adr',
     aliases: ['country', 'cc', 'state', 'city', 'region', 'area'],
     value: 'a keyword of at most 64 characters, URL-encoded where needed, `_` for a space',
-    effect: 'only members whose location contains the keyword',
   },
-  {
-    key: 'life',
-    aliases: ['minlife'],
-    value: 'a duration',
-    effect: 'only members with at least this much lifetime left',
-    bareUnitMs: { life: SECOND_MS, minlife: SECOND_MS },
-  },
-  {
-    key: 'protocol',
-    aliases: [],
-    value: MEMBER_PROTOCOLS.map((protocol) => `\`${protocol}\``).join(', '),
-    effect: 'only members that speak this protocol',
-  },
-  {
-    key: 'rotate',
-    aliases: [],
-    effect: 'ignores the session that the listener assigns, so noria may pick any member',
-  },
-  {
-    key: 'tag',
-    aliases: [],
-    value: '1 to 64 of letters, digits, `_`, `.` and `~`',
-    effect: 'names this request for reports, without binding it to a member',
-  },
-  {
-    key: 'exclusive',
-    aliases: [],
-    effect: 'with `session`: nobody else uses the exit of the session while the session lives',
-  },
-  {
-    key: 'fixed',
-    aliases: [],
-    effect:
-      'with `session`: the session never moves; when its member ends, noria refuses its requests (`session-ended`)',
-  },
+  { key: 'life', aliases: ['minlife'], value: 'a duration' },
+  { key: 'protocol', aliases: [], value: MEMBER_PROTOCOLS.map((protocol) => `\`${protocol}\``).join(', ') },
+  { key: 'rotate', aliases: [] },
+  { key: 'tag', aliases: [], value: '1 to 64 of letters, digits, `_`, `.` and `~`' },
+  { key: 'exclusive', aliases: [] },
+  { key: 'fixed', aliases: [] },
 ];
 
 /** A longer duration is probably a mistake in the unit, and would keep unused sessions in memory. */
@@ -274,7 +225,7 @@ function setOption(given: Given, entry: RoutingKey, name: string, value: string)
       return true;
     case 'ttl':
     case 'life': {
-      const ms = parseDuration(value, entry.bareUnitMs?.[name] ?? SECOND_MS);
+      const ms = parseDuration(value, entry.inMinutes?.includes(name) ? MINUTE_MS : SECOND_MS);
       if (ms === undefined) return false;
       if (entry.key === 'ttl') given.sessionTtlMs = ms;
       else given.minLifeMs = ms;
@@ -314,12 +265,8 @@ function setOption(given: Given, entry: RoutingKey, name: string, value: string)
 
 /** `500ms`, `10s`, `5m`, `2h`, or a whole number of `bareUnitMs`; more than 0 and at most 7 days. */
 export function parseDuration(text: string, bareUnitMs: number): number | undefined {
-  const parts = /^(\d{1,9})(ms|s|m|h)?$/i.exec(text);
-  if (parts === null) return undefined;
-  const units: Readonly<Record<string, number>> = { ms: 1, s: SECOND_MS, m: MINUTE_MS, h: HOUR_MS };
-  const unitMs = parts[2] === undefined ? bareUnitMs : (units[parts[2].toLowerCase()] ?? 0);
-  const ms = Number(parts[1]) * unitMs;
-  return ms > 0 && ms <= MAX_DURATION_MS ? ms : undefined;
+  const ms = /^\d{1,9}$/.test(text) ? Number(text) * bareUnitMs : parseWithUnit(text.toLowerCase());
+  return ms !== undefined && ms > 0 && ms <= MAX_DURATION_MS ? ms : undefined;
 }
 
 function decodeLocation(value: string): string | undefined {
