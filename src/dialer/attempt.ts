@@ -127,7 +127,6 @@ export class Attempt {
   }
 
   cancel(): void {
-    if (this.phase === 'done') return;
     this.#end();
     this.#closeSocket();
   }
@@ -344,8 +343,7 @@ export class Attempt {
     notes?: Partial<Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'frontFailure'>>,
   ): void {
     const { elapsedMs: ms } = this;
-    const phase = this.phase;
-    if (phase === 'done') return;
+    const { phase } = this;
     if (phase === 'answer' && this.#mode === 'pipelined') this.memory.pipelining.failed(this.lease.member);
     this.#end();
     this.#closeSocket();

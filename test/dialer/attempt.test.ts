@@ -1,10 +1,12 @@
 /** The timeouts of one attempt: for the connection, for the answer, and for both together. */
 import { Socket } from 'node:net';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { Attempt, type AttemptFailure, type RawConnection } from '../../src/dialer/attempt.ts';
+import { Socks5Handshake } from '../../src/dialer/handshake.ts';
 import { SourceMemory } from '../../src/dialer/source-memory.ts';
+import type { WarmConnection } from '../../src/dialer/warm-connections.ts';
 import type { Lease } from '../../src/pool/lease.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { targetOf } from './make-dialer.ts';
@@ -22,13 +24,26 @@ const LEASE: Lease = {
 };
 
 /** An attempt on sockets without a network. The test emits the events of the sockets. */
-function makeAttempt(timeoutMs: number) {
+function makeAttempt(
+  timeoutMs: number,
+  given: {
+    readonly protocol?: Lease['protocol'];
+    readonly use?: 'tunnel' | 'forward';
+    readonly forwardMode?: 'direct' | 'absolute';
+    readonly prepare?: (memory: SourceMemory) => void;
+    /** A connection that noria opened before, and what its handshake waits for. */
+    readonly warm?: Partial<Pick<WarmConnection, 'isConnected' | 'handshake'>>;
+    readonly isConnecting?: boolean;
+  } = {},
+) {
   const clock = ManualClock.dayOld();
   const deadlines = new Deadlines(clock, 10);
   const sockets: Socket[] = [];
+  const written: string[] = [];
   const openSocket = () => {
     const socket = new Socket();
-    socket.write = () => true;
+    if (given.isConnecting) Object.defineProperty(socket, 'connecting', { value: true });
+    socket.write = (bytes: unknown) => written.push(String(bytes)) > 0;
     sockets.push(socket);
     return socket;
   };
@@ -37,18 +52,20 @@ function makeAttempt(timeoutMs: number) {
     instance: 'i',
     password: new Secret('12345678'),
     neverInstance: false,
-    forwardMode: 'direct',
+    forwardMode: given.forwardMode ?? 'direct',
     handshake: 'auto',
   } as const;
   const memory = new SourceMemory('city', settings, clock, () => {});
+  given.prepare?.(memory);
   const parts = { clock, deadlines, openSocket, memoryOf: () => memory };
   const failures: AttemptFailure[] = [];
   const connections: RawConnection[] = [];
   const task = {
-    lease: LEASE,
-    request: { target: targetOf('target.example:443'), use: 'tunnel' },
+    lease: { ...LEASE, ...(given.protocol && { protocol: given.protocol }) },
+    request: { target: targetOf('target.example:443'), use: given.use ?? 'tunnel' },
     hedge: false,
     timeoutMs,
+    ...(given.warm && { warm: { socket: openSocket(), ...given.warm } as WarmConnection }),
   } as const;
   const attempt = new Attempt(parts, task, (_, result) => {
     if (result.kind === 'accepted') connections.push(result);
@@ -56,7 +73,7 @@ function makeAttempt(timeoutMs: number) {
   });
   attempt.start();
   const receive = (text: string) => sockets.at(-1)?.emit('data', Buffer.from(text));
-  return { clock, deadlines, sockets, failures, connections, attempt, receive, memory };
+  return { clock, deadlines, sockets, written, failures, connections, attempt, receive, memory };
 }
 
 test('attempt: a connection fails after four fifths of the timeout', () => {
@@ -115,4 +132,131 @@ test('attempt: an accepted connection is handed over once, without listeners of 
     (name) => (connection?.socket.listenerCount(name) ?? 0) > 0,
   );
   expect(left).toEqual([]);
+});
+
+const acceptsPipelining = ({ pipelining }: SourceMemory) => {
+  pipelining.accepted('m1', 'plain', 10);
+  pipelining.accepted('m1', 'trial', 10);
+};
+const afterPlain = ({ pipelining }: SourceMemory) => pipelining.accepted('m0', 'plain', 10);
+const ACCEPTED = '\x05\x00\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00';
+
+test('attempt: a failed pipelined handshake makes the next one a trial, a failed connection does not', () => {
+  for (const [isConnected, mode] of [
+    [true, 'trial'],
+    [false, 'pipelined'],
+  ] as const) {
+    const { sockets, failures, memory, deadlines, attempt } = makeAttempt(5_000, {
+      protocol: 'socks5',
+      prepare: acceptsPipelining,
+    });
+    if (isConnected) sockets[0]?.emit('connect');
+    sockets[0]?.emit('close');
+    expect(failures).toHaveLength(1);
+    expect(memory.pipelining.modeFor('m1', false)).toBe(mode);
+    expect([attempt.phase, deadlines.size]).toEqual(['done', 0]);
+  }
+});
+
+test('attempt: a trial that ends is repeated in plain at once, and one that is accepted leaves no deadline', () => {
+  const ended = makeAttempt(5_000, { protocol: 'socks5', prepare: afterPlain });
+  ended.sockets[0]?.emit('connect');
+  ended.sockets[0]?.emit('end');
+  expect([ended.sockets.length, ended.failures]).toEqual([2, []]);
+  ended.sockets[1]?.emit('connect');
+  expect(
+    ended.written.map((text) => text.length),
+    'the second one sends only the greeting',
+  ).toEqual([24, 3]);
+  const accepted = makeAttempt(5_000, { protocol: 'socks5', prepare: afterPlain });
+  accepted.sockets[0]?.emit('connect');
+  accepted.clock.advance(30);
+  accepted.receive(ACCEPTED);
+  expect([accepted.connections.length, accepted.deadlines.size]).toEqual([1, 0]);
+  expect(accepted.memory.pipelining.silenceMs, 'at least').toBe(100);
+});
+
+test('attempt: the handshake teaches how long a trial may take', () => {
+  const { sockets, clock, receive, memory } = makeAttempt(5_000, { protocol: 'socks5' });
+  clock.advance(1_000);
+  sockets[0]?.emit('connect');
+  clock.advance(300);
+  receive(ACCEPTED.slice(0, 2));
+  receive(ACCEPTED.slice(2));
+  expect(memory.pipelining.silenceMs).toBe(600);
+});
+
+test('attempt: absolute form needs no handshake, also inside TLS, and only a forward may use it', () => {
+  for (const [use, expected] of [
+    ['forward', 'absolute'],
+    ['tunnel', undefined],
+  ] as const) {
+    const { sockets, connections } = makeAttempt(5_000, { protocol: 'https', use, forwardMode: 'absolute' });
+    sockets[0]?.emit('secureConnect');
+    expect(connections[0]?.forwardMode).toBe(expected);
+  }
+});
+
+test('attempt: only a target that is unreachable for CONNECT is tried in absolute form', () => {
+  for (const [status, count] of [
+    [403, 2],
+    [502, 1],
+    [429, 1],
+  ]) {
+    const { sockets, receive } = makeAttempt(5_000, { use: 'forward' });
+    sockets[0]?.emit('connect');
+    receive(`HTTP/1.1 ${status} No\r\n\r\n`);
+    expect(sockets.length, `status ${status}`).toBe(count);
+  }
+});
+
+test('attempt: a tunnel that CONNECT opens teaches nothing about forwards', () => {
+  for (const [use, first] of [
+    ['tunnel', 'absolute'],
+    ['forward', 'direct'],
+  ] as const) {
+    const { sockets, receive, memory } = makeAttempt(5_000, {
+      use,
+      prepare: ({ forwardMode }) => {
+        forwardMode.answered('other:80', { status: 200, fields: [], isRead: true }, 403);
+      },
+    });
+    sockets[0]?.emit('connect');
+    receive('HTTP/1.1 200 OK\r\n\r\n');
+    expect(memory.forwardMode.first('other:80')).toBe(first);
+  }
+});
+
+test('attempt: a warm connection that is not established yet has the rest of the time for it', () => {
+  const slow = makeAttempt(5_000, { warm: { isConnected: false }, isConnecting: true });
+  expect([slow.sockets.length, slow.written]).toEqual([1, []]);
+  slow.clock.advance(4_000);
+  expect(slow.failures).toMatchObject([{ fault: 'member-unreachable', phase: 'connect', ms: 4_000 }]);
+  const tls = makeAttempt(5_000, { protocol: 'https', warm: { isConnected: false } });
+  tls.clock.advance(4_000);
+  expect(tls.failures, 'TCP was established before').toMatchObject([{ fault: 'member-silent' }]);
+  const ready = makeAttempt(5_000, { warm: { isConnected: false } });
+  ready.sockets[0]?.emit('connect');
+  expect(ready.written).toHaveLength(1);
+});
+
+test('attempt: a warm connection sends its request at once, or when the member has answered the greeting', () => {
+  const http = makeAttempt(5_000, { warm: { isConnected: true } });
+  expect(http.written).toHaveLength(1);
+  http.clock.advance(5_000);
+  expect(http.failures).toMatchObject([{ fault: 'member-silent', phase: 'answer', ms: 5_000 }]);
+  const handshake = new Socks5Handshake(undefined, undefined);
+  const early = makeAttempt(5_000, { protocol: 'socks5', warm: { isConnected: true, handshake } });
+  expect(early.written).toEqual([]);
+  early.receive('\x05\x00');
+  expect(early.written).toHaveLength(1);
+  early.receive(ACCEPTED.slice(2));
+  expect([early.connections.length, early.deadlines.size]).toEqual([1, 0]);
+});
+
+test.each(['tunnel', 'forward'] as const)('attempt: TCP keep-alive of a warm connection for a %s', (use) => {
+  const keepAlive = vi.spyOn(Socket.prototype, 'setKeepAlive');
+  makeAttempt(5_000, { use, warm: { isConnected: true } });
+  expect(keepAlive.mock.calls).toEqual(use === 'forward' ? [[true, 30_000]] : []);
+  keepAlive.mockRestore();
 });

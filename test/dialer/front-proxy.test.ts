@@ -1,4 +1,5 @@
 /** Connections to members through front proxies of other projects, and what a failing front proxy costs members. */
+import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { makeMark } from '../../src/core/front-proxy.ts';
 import type { MemberProtocol } from '../../src/core/protocol.ts';
@@ -153,7 +154,10 @@ test('dialer: after a change of the front proxy, no connection that was opened b
   kept.end({ cut: false, keep: true });
   const reused = await forward();
   expect(reused.reused).toBe(true);
+  (await forward()).end({ cut: false, keep: true });
+  expect(dialer.openCount, 'one idle connection').toBe(1);
   dialer.configure({ ...OPTIONS, via });
+  expect(dialer.openCount, 'idle connections').toBe(0);
   reused.end({ cut: false, keep: true });
   expect(dialer.openCount, 'idle connections').toBe(0);
   const fresh = await forward();
@@ -213,3 +217,16 @@ test.each([-1, 70_000, 0.5])(
     }
   },
 );
+
+test('dialer through a front proxy: a tunnel through a member that speaks TLS closes when both sides have ended', async () => {
+  const front = FRONT_PROXIES.find(({ command }) => command === undefined);
+  const { dial } = makeDialer([{ id: 'm1', at: await MEMBERS.https() }], {
+    via: frontProxyAt((await front?.open()) ?? ''),
+  });
+  const connection = connectionOf(await dial('target.example:443'));
+  await echo(connection, 'hello');
+  const closed = once(connection.socket, 'close');
+  connection.socket.resume().end();
+  await closed;
+  expect(connection.socket.readableEnded).toBe(true);
+});

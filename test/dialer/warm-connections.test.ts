@@ -371,3 +371,16 @@ test('warm: with maxTunnelsPerMember 1, a member never has two connections', asy
   }
   expect(openedSockets()).toBeGreaterThan(13); // at least one connection waits for the next tunnel
 });
+
+test('warm: where it takes more round trips to open a connection, more of them are kept', async () => {
+  const counts: number[] = [];
+  for (const [name, open, settings] of PATHS) {
+    if (name !== 'SOCKS5' && !name.endsWith('plain')) continue;
+    const { stream, dialer } = makeFarDialer(await openMembers(12, open), socksSource(settings));
+    await stream(12);
+    counts.push(dialer.openCount);
+  }
+  const [pipelined = 0, plain = 0, plainLogin = 0] = counts;
+  expect(plain).toBeGreaterThan(pipelined);
+  expect(plainLogin).toBeGreaterThan(plain);
+});

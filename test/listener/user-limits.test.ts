@@ -8,7 +8,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { listen, RawClient } from './harness.ts';
-import { echo, rawOrigin } from './origin.ts';
+import { rawOrigin } from './origin.ts';
 
 function limitsOf(limits: Limits) {
   const clock = ManualClock.dayOld();
@@ -133,26 +133,26 @@ test('user limits: an open tunnel reports what it relays, and ends when its user
   const ended: NoriaEvents['request.ended'][] = [];
   bus.on('request.grew', (event) => grew.push(event));
   bus.on('request.ended', (record) => ended.push(record));
-  const origin = await echo();
+  const origin = await rawOrigin();
   const { port, listener } = await listen(directDialer(), { clock, limits, bus }, { users });
   const client = await RawClient.open(port);
   const target = `127.0.0.1:${origin.port}`;
   client.send(`CONNECT ${target} HTTP/1.1\r\nProxy-Authorization: Basic ${btoa('ann:pw')}\r\n\r\nhello`);
-  await client.until('the echo', (text) => text.endsWith('hello'));
+  await until('the first bytes', () => origin.seen[0] === 'hello');
   clock.advance(2_000);
-  expect(grew).toMatchObject([{ user: 'ann', target, up: 5, down: 5 }]);
+  expect(grew).toMatchObject([{ user: 'ann', target, up: 5, down: 0 }]);
   limits.setToday(usedToday(99, 0));
-  client.send('!');
-  await client.until('the echo', (text) => text.endsWith('!'));
+  origin.sockets[0]?.write('!');
+  await client.until('the answer', (text) => text.endsWith('!'));
   clock.advance(1_000);
-  expect(grew.slice(1)).toMatchObject([{ request: grew[0]?.request, up: 1, down: 1 }]);
+  expect(grew.slice(1)).toMatchObject([{ request: grew[0]?.request, up: 0, down: 1 }]);
   expect(listener.connectionCount).toBe(1);
   limits.setToday(usedToday(100, 0));
   clock.advance(1_000);
   await client.whole();
   await until('the record', () => ended.length === 1);
   expect(ended).toMatchObject([
-    { user: 'ann', target, protocol: 'connect', bytesUp: 6, bytesDown: 6, countedUp: 6, countedDown: 6 },
+    { user: 'ann', target, protocol: 'connect', bytesUp: 5, bytesDown: 1, countedUp: 5, countedDown: 1 },
   ]);
   clock.advance(1_000);
   expect([grew.length, clock.armedCount], 'no timer without a connection').toEqual([2, 0]);

@@ -127,7 +127,7 @@ export class BodyReader {
         at = this.#readFraming(bytes, at);
       }
     }
-    if (this.#state === TRAILERS && at < length) this.#readTrailers(bytes.subarray(at));
+    if (this.#state === TRAILERS) this.#readTrailers(bytes.subarray(at));
     const data = bytes.subarray(start, end);
     return length > MAX_SPARSE_BYTES && data.length < length / 2 ? compact(data) : data;
   }

@@ -126,3 +126,17 @@ test('forward: a kept connection carries no listener of an earlier request', asy
   expect(seen[0]).toMatchObject([0, expect.anything(), expect.anything(), 0, expect.anything()]);
   expect(seen).toEqual([seen[0], seen[0], seen[0]]);
 });
+
+test('forward: a member that fails after an interim response is answered for by noria', async () => {
+  const origin = await rawOrigin((socket) => {
+    socket.once('data', () => socket.write('HTTP/1.1 103 Early Hints\r\n\r\n'));
+  });
+  const { port, events } = await listen(directDialer());
+  const client = await RawClient.open(port);
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await client.until('the hints', (text) => text.endsWith('\r\n\r\n'));
+  origin.sockets[0]?.resetAndDestroy();
+  const received = await client.until('a response', (text) => client.ended || text.includes('X-Noria-Error'));
+  expect(received).toContain('HTTP/1.1 502 ');
+  expect(events('client.refused')).toMatchObject([{ code: 'members-failed' }]);
+});

@@ -5,8 +5,8 @@ import { Secret } from '../../../src/core/secret.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
-import { listen, RawClient, untilStill } from '../harness.ts';
-import { rawOrigin } from '../origin.ts';
+import { connectTo, listen, RawClient, untilStill } from '../harness.ts';
+import { answering, OK, rawOrigin } from '../origin.ts';
 
 const users = [{ username: 'ann', password: new Secret('right') }];
 const basic = (text: string) => `Proxy-Authorization: Basic ${Buffer.from(text).toString('base64')}\r\n`;
@@ -330,3 +330,18 @@ test.each(['Content-Length: 1', 'Transfer-Encoding: chunked'])(
     expect(events('client.refused')).toMatchObject([{ code: 'bad-request' }]);
   },
 );
+
+test('CONNECT: also in two pieces, and after another request of its connection', async () => {
+  const origin = await rawOrigin(answering(OK));
+  const tunneled = await echo();
+  const { port } = await listen(directDialer());
+  for (const first of ['', `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`]) {
+    const client = await RawClient.open(port);
+    if (first !== '') await client.send(first).until('the first answer', (text) => text.endsWith('hi'));
+    client.send(connectTo(tunneled.port).slice(0, 9));
+    await new Promise((resolve) => setImmediate(resolve));
+    client.send(connectTo(tunneled.port).slice(9));
+    await client.until('the tunnel', (text) => text.includes(' 200 Connection established\r\n'));
+    await client.send('both ways').until('the echo', (text) => text.endsWith('\r\n\r\nboth ways'));
+  }
+});
