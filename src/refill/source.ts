@@ -516,14 +516,9 @@ export class Source {
     this.#check();
   }
 
-  /** @param planned - the number of members, as planned before the wait. */
-  async #draw(place: Place, planned: number, signal: AbortSignal): Promise<void> {
-    let count = planned;
-    const isWanted = () => {
-      const plan = this.#plan();
-      if (plan.kind === 'draw') count = plan.count;
-      return plan.kind === 'draw';
-    };
+  /** @param count - the number of members, as planned before the wait. */
+  async #draw(place: Place, count: number, signal: AbortSignal): Promise<void> {
+    const isWanted = () => this.#plan().kind === 'draw';
     for (;;) {
       let hasWaited = false;
       for await (const waitMs of place.waits(signal)) {

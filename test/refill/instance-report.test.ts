@@ -115,6 +115,32 @@ test('instance report: after a draw of another noria, an earlier refusal is no l
   expect(refused?.status()).toMatchObject({ lastDraw: null, code: null });
 });
 
+test.each([
+  ['12006', 'ready', null],
+  ['12001', 'halted', 'failed'],
+])('instance report: after %s, a draw of another noria leaves this one %s', async (text, state, result) => {
+  const rig = openRig({
+    onReport: () => {},
+    prepare: ({ service }) => {
+      service.reply = (_call, index) => code(index === 0 ? text : '10001');
+    },
+  });
+  await pass(rig.clock, 1_000);
+  expect(rig.status()).toMatchObject({ state: 'halted', code: text });
+  const host = '203.0.113.1';
+  rig.pool.addMembers(
+    'city',
+    [1, 2, 3, 4, 5].map((port) => ({
+      ...{ protocol: 'http', host, port, endsAt: HOUR_MS, unproven: false },
+    })),
+  );
+  rig.pool.limitTunnels('city', 0.5);
+  rig.refiller.receiveReport('city', { quota: {} });
+  await pass(rig.clock, 15_000);
+  expect(rig.pool.limits.size, 'the service accepts calls again').toBe(0);
+  expect([rig.status().state, rig.status().lastDraw?.result ?? null]).toEqual([state, result]);
+});
+
 test('instance report: both retry at the same moment, and one call is enough', async () => {
   const pair = openPair([code('12005'), code('12005'), code('12005')]);
   await pass(pair.clock, 89 * MINUTE_MS);

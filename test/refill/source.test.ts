@@ -202,6 +202,9 @@ test('source: 12003 with a count of 1 halts it', async () => {
   const rig = answering([code('12003')], { sources: [sourceOptions({ size: 1 })] });
   await pass(rig.clock, 5_000);
   expect(rig.status()).toMatchObject({ state: 'halted', code: '12003' });
+  rig.refiller.resume('city');
+  await settle();
+  expect(rig.status().state, 'it tries again at the pace').toBe('waiting');
 });
 
 test('source: without count it requests at most 5, for the free product 20', async () => {
@@ -292,6 +295,9 @@ test('source: while clients wait, an unreachable service is retried every minute
   const rig = answering(new Array<Reply>(1_000).fill(down), { idleAfterMs: 0 });
   await pass(rig.clock, 2 * HOUR_MS, 5_000);
   const before = rig.service.calls.length;
+  expect(rig.refiller.forecasts(), 'clients shorten it').toMatchObject([
+    { state: 'backoff', suspendedMs: 0 },
+  ]);
   rig.pool.want('city', { waiting: 1 });
   wake(rig, 'city');
   await pass(rig.clock, 10 * MINUTE_MS);
@@ -424,6 +430,27 @@ test('source: a member that leaves is replaced at once', async () => {
   expect(rig.service.calls.map(({ count }) => count)).toEqual([5, 1]);
 });
 
+test('source: the status and the forecast say when the next call may start', async () => {
+  const replies: Reply[] = [code('12007'), new NoriaError('service-transport', 'no answer')];
+  const rig = answering([...replies, ...new Array<Reply>(5).fill(code('12009'))], { idleAfterMs: 0 });
+  const forecast = () => rig.refiller.forecasts()[0];
+  await pass(rig.clock, 1_200, 100);
+  expect(forecast(), 'a pause').toMatchObject({ state: 'paused', suspendedMs: 59_000, nextDrawMs: 59_000 });
+  await pass(rig.clock, 60_000, 100);
+  expect(forecast(), 'a short backoff').toMatchObject({ state: 'backoff', suspendedMs: 4_200 });
+  await pass(rig.clock, 45_000, 100);
+  expect(rig.emitted('draw.done').map((draw) => draw.code)).toContain('12009');
+  await pass(rig.clock, 30_000, 100);
+  expect(rig.status().state, 'draws without members are spaced').toBe('waiting');
+  expect(rig.status().nextCallSeconds).toBeGreaterThan(12);
+  await pass(rig.clock, 10 * MINUTE_MS, 500);
+  expect(rig.status()).toMatchObject({ state: 'ready', nextCallSeconds: 0 });
+  expect(rig.status().nextCallAt).not.toBeNull();
+  rig.refiller.pause('city');
+  await settle();
+  expect([rig.clock.armedCount, rig.status().nextCallAt]).toEqual([0, null]);
+});
+
 test('source: a list is read again after `refresh` and at once on request, and members that it lacks leave', async () => {
   const lists = [[1, 2, 3], [2, 3], [], [7]].map((ports) =>
     ports.map((port) => ({ host: '192.0.2.1', port, lifetimeMs: 1e9 })),
@@ -452,6 +479,34 @@ test('source: a list is read again after `refresh` and at once on request, and m
   await rig.refiller.update({ sources, fill: 'size', idleAfterMs: 0, callTimeoutMs: 10_000 });
   await pass(rig.clock, 2_000);
   expect(rig.service.calls, 'a changed source is read at once').toHaveLength(5);
+});
+
+test('source: a refill of a full pool is done, and draws nothing later', async () => {
+  const rig = openRig({ prepare: ({ pool }) => pool.want('city', NO_CLIENT) });
+  await pass(rig.clock, MINUTE_MS);
+  rig.refiller.refill('city');
+  await pass(rig.clock, HOUR_MS, 10_000);
+  expect(rig.service.calls, 'the draw at start-up').toHaveLength(1);
+});
+
+test('source: after a wait in which the pool got its members elsewhere, it opens no connection', async () => {
+  let opened = 0;
+  const rig = openRig({
+    sources: [sourceOptions({ size: 10 })],
+    prepare: ({ service }) => {
+      service.connecting = async () => {
+        opened += 1;
+      };
+    },
+  });
+  await pass(rig.clock, 5_000);
+  const member = { protocol: 'http', host: '203.0.113.1', endsAt: HOUR_MS, unproven: false } as const;
+  rig.pool.addMembers(
+    'city',
+    [1, 2, 3, 4, 5].map((port) => ({ ...member, port })),
+  );
+  await pass(rig.clock, 20_000);
+  expect([opened, rig.status().state]).toEqual([1, 'ready']);
 });
 
 test('source: commands return false for an unknown name', () => {
@@ -604,6 +659,11 @@ test('source: members that fail unused make it slow down and warn, until one is 
     advice: expect.stringContaining('upstream.protocol'),
   });
   expect(rig.status().meaning).toMatch(/^\d+ members in a row failed before their first use\.$/);
+  rig.service.reply = () => ({ code: '12009' });
+  rig.refiller.refill('city');
+  await pass(rig.clock, 3 * MINUTE_MS);
+  expect(rig.status().lastDraw?.result).toBe('empty');
+  rig.service.reply = () => ({ code: '10001' });
   rig.bus.emit('dial.attempted', {
     ...{ source: 'city', member: 'm', outcome: 'accepted', phase: 'done' },
     ...{ blame: 'nobody', ms: 1, hedge: false },
