@@ -58,7 +58,9 @@ export class Ledger {
 
   async close(): Promise<void> {
     this.requests.close();
-    await Promise.all([this.usage.close(), this.#accessLog?.close()]);
+    const accessLog = this.#accessLog;
+    this.#accessLog = undefined; // its descriptor may soon be that of another file
+    await Promise.all([this.usage.close(), accessLog?.close()]);
   }
 
   #openAccessLog(access = this.#access): AccessLog | undefined {
