@@ -477,9 +477,7 @@ export class Pool implements LeaseProvider {
 
   /** Call it on a pool that has just been opened. @param passedMs - time since the snapshot. */
   restore(snapshot: PoolSnapshot, passedMs: number): void {
-    const now = this.#clock.monotonic();
-    restoreSnapshot(this.#members, snapshot, passedMs, now);
-    this.serveWaiting(now);
+    restoreSnapshot(this.#members, snapshot, passedMs, this.#clock.monotonic());
   }
 
   sessionJournal(onChange: () => void) {

@@ -8,8 +8,10 @@ import {
   close,
   drawn,
   fail,
+  LateClock,
   openKit,
   type PoolKit,
+  request,
   stateOf,
   use,
 } from './pool-kit.ts';
@@ -231,4 +233,22 @@ test('comparison: with the member of the source that worked last, if it works', 
   expect(compare(60_000), 'while both are tested').toBeUndefined();
   kit.pool.report({ lease: leased?.id ?? 0, kind: 'failed', blame: 'target', fault: 'target-unreachable' });
   expect([compare(999), compare(1_000)]).toEqual([undefined, second]);
+});
+
+test('assignment: clients that wait get a member first, even when the timer is late', async () => {
+  const clock = new LateClock();
+  const kit = openKit({ clock, rotation: { maxTunnelsPerMember: 1 } });
+  addMembers(kit, 1);
+  kit.pool.banExit({ host: 'example.com', exit: '203.0.0.1', evidence: 'report', forMs: 5_000 });
+  const waiting = kit.pool.acquire(request({}, { waitMs: 15_000 }));
+  clock.lateMs = 5_000;
+  expect(assign(kit, 'fill')).toBeUndefined();
+  await expect(waiting).resolves.toMatchObject({ source: 'city' });
+});
+
+test('steering: a source that is not configured is ignored', () => {
+  const { pool } = openKit();
+  pool.blockSource('nowhere', 'bad login');
+  pool.limitTunnels('nowhere', 0.5);
+  expect(pool.counts()).toMatchObject([{ source: 'city', blocked: null }]);
 });

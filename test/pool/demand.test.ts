@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { NO_DEMAND } from '../../src/pool/drawn-member.ts';
 import type { PoolSourceOptions } from '../../src/pool/options.ts';
+import { RequestRate } from '../../src/pool/sites.ts';
 import type { RefillPool } from '../../src/refill/options.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
 import {
@@ -373,4 +374,60 @@ test('demand: stranded clients count at most the size, and per site what drawsFo
   };
   expect(['example.com', 'example.com', 'example.com'].map(waitAt)).toEqual([1, 2, 2]);
   expect(['a.test', 'b.test', 'c.test'].map(waitAt)).toEqual([3, 4, 4]);
+});
+
+test('demand: a client is demand for the later source if only that one can draw its location', () => {
+  const kit = openKit({ sources: [{ ...CITY, locationParams: { adr: '广东' } }, BACKUP] });
+  wait(kit, { location: '上海' });
+  expect([kit.pool.demand('city').waiting, kit.pool.demand('backup').waiting]).toEqual([0, 1]);
+});
+
+test('demand: a draw counts against the bans of a site if some exit is banned there, not if all are only spaced', () => {
+  for (const [bans, draws] of [
+    [0, 0],
+    [1, 1],
+    [2, 1],
+  ] as const) {
+    const kit = openKit();
+    const { rule } = kit.pool.sites.of('example.com');
+    const targets = [{ ...rule, match: ['example.com'], spacing: 60_000 }];
+    kit.pool.reconfigure(poolSettings({ targets }));
+    addMembers(kit, 2);
+    const members = [acquire(kit).member, acquire(kit).member];
+    for (const id of members.slice(0, bans))
+      kit.pool.ban({ holder: { member: id }, host: 'example.com', verdict: 'banned' });
+    wait(kit);
+    kit.pool.addMembers('city', [drawn(kit, 7), drawn(kit, 8)]);
+    expect(kit.pool.sites.views()).toMatchObject([{ draws }]);
+  }
+});
+
+test('demand: the first request of a session after a quiet time emits demand.rose once, with and without a search', () => {
+  const kit = openKit();
+  addMembers(kit, 2, 3_600_000);
+  const counts = [10_000, 10_000, 1_000, 1_001].map((ms) => {
+    kit.clock.advance(ms);
+    use(kit, { session: 'abc' });
+    return kit.events('demand.rose').length;
+  });
+  expect(counts).toEqual([1, 2, 2, 3]);
+});
+
+/** Requests at these seconds, and the rate at a later second. */
+test.each<[string, readonly number[], number, number]>([
+  ['none', [], 10, 0],
+  ['one is no rate', [10], 20, 0],
+  ['two in a minute', [0, 60], 65, 1 / 65],
+  ['the second one after a quiet time, as if in half a minute', [100, 101], 102, 1 / 30],
+  ['of a minute, if it has twenty', [...Array(300).keys()], 299, 1],
+  ['of the last minute only', [...Array(100).fill(150), ...Array(60).fill(399)], 400, 1],
+  ['of five minutes', [100, 150, 200, 250, 300], 350, 4 / 250],
+  ['five minutes later', [10, 11, 12], 320, 0],
+  ['long after', Array(100).fill(10), 100_000, 0],
+  ['after a long time, again', [...Array(100).fill(10), 5_000, 5_010], 5_020, 1 / 30],
+])('demand: the rate of requests: %s', (_, seconds, at, expected) => {
+  const rate = new RequestRate();
+  for (const second of seconds) rate.add(second * 1_000);
+  expect(rate.perSecond(at * 1_000)).toBeCloseTo(expected, 1);
+  expect(rate.perSecond(at * 1_000) === 0).toBe(expected === 0);
 });

@@ -262,6 +262,7 @@ test('refusal: a client is told how long it waited, or that its site is limited'
 
 test('refusal: the first bans end is named, with the time since the oldest', () => {
   const kit = openKit({ targets: [{ ...DEFAULT_SITE_RULE, match: ['example.com'], drawsForBans: 0 }] });
+  kit.clock.advance(60_000);
   addMembers(kit, 2);
   kit.pool.banExit({ host: 'example.com', exit: '203.0.0.1', evidence: 'report', forMs: 3_600_000 });
   kit.clock.advance(120_000);

@@ -51,6 +51,7 @@ test('observers: learn each change of members, sessions, sites and sources once'
     [() => pool.rotateSession('s'), ['moved s rotated true true']],
     [() => pool.ban({ holder: S, host: 'site.test', verdict: 'banned' }), ['banned site.test true']],
     [() => pool.ban({ holder: S, host: 'site.test', verdict: 'ok' }), ['banned site.test false']],
+    [() => pool.ban({ holder: S, host: 'site.test', verdict: 'ok' }), []],
     [
       () => fail(kit, acquire(kit, S)),
       [...['session s 1', 'used 203.0.0.1 0', 'session s 0', 'used 203.0.0.1 0', 'quarantined 203.0.0.1']],

@@ -202,3 +202,15 @@ test('assignment: takes no member of another session, one near its end if need b
   kit.pool.addMembers('city', [drawn(kit, 7, 9_000)]);
   expect(assign('q', 'fill')).toBe(idsOf(kit)[0]);
 });
+
+test('fixed: a client that waits for its member is told when that ends, and holds up nobody', async () => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
+  addMembers(kit, 2, 600_000);
+  const [own, other] = [acquire(kit, FIXED), acquire(kit)];
+  const waiting = kit.pool.acquire(request(FIXED, { waitMs: 15_000 }));
+  const behind = wait(kit, {});
+  kit.pool.evict(own.member);
+  close(kit, other);
+  await expect(waiting).resolves.toMatchObject({ code: 'session-ended' });
+  expect(behind.isServed).toBe(true);
+});

@@ -59,3 +59,14 @@ test('reload: a removed source that is configured again can get the same members
   expect(refusal(kit).code).toBe('pool-empty');
   expect(kit.pool.addMembers('city', [drawn(kit, 0)]).joined).toBe(1);
 });
+
+test('reload: a client for which no remaining source may have a member is refused at once', async () => {
+  const halted = { name: 'backup', state: 'halted', reason: 'key', suspendedMs: Number.POSITIVE_INFINITY };
+  const kit = openKit({ sources: [CITY, BACKUP], forecasts: () => [halted] });
+  const client = kit.pool.acquire(request({}, { waitMs: 15_000 }));
+  kit.pool.waitingElsewhere = 2;
+  expect(kit.pool.waitingCount).toBe(3);
+  kit.pool.reconfigure(poolSettings({ sources: [BACKUP] }));
+  await expect(client).resolves.toMatchObject({ code: 'pool-empty', sources: [{ name: 'backup' }] });
+  expect(kit.pool.waitingCount).toBe(2);
+});

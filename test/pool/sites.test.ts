@@ -664,3 +664,32 @@ test('sites: 100,000 banned pairs take less than 20 MiB', () => {
   expect((used() - before) / 1024 / 1024).toBeLessThan(20);
   expect([...sites.bans()]).toHaveLength(100_000);
 });
+
+test('sites: a verdict ok of a user lifts the bans of that user and of everybody, one of an operator all', () => {
+  const bansAfter = (user: string | undefined) => {
+    const kit = openKit();
+    addMembers(kit, 1);
+    ban(kit, 'shared');
+    ban(kit, 'x', { user: 'ann' });
+    ban(kit, 'y', { user: 'bob' });
+    expect(kit.pool.members().flatMap(({ bannedBy }) => bannedBy)).toEqual([]);
+    for (const exit of ['shared', 'x', 'y']) kit.pool.unbanExit('shop.example', exit, user);
+    return [...kit.pool.sites.bans()].map(({ exit }) => exit);
+  };
+  expect([bansAfter('ann'), bansAfter('bob'), bansAfter(undefined)]).toEqual([['y'], ['x'], []]);
+});
+
+test('sites: the ban of one user is no ban of the exit, and a pool without members has no site without an exit', () => {
+  const kit = openKit({ targets: [rule({ drawsForBans: 0 })] });
+  addMembers(kit, 1, 3_600_000);
+  const [exit = ''] = exits(kit);
+  ban(kit, exit, { user: 'ann' });
+  kit.clock.advance(11_000);
+  expect(kit.pool.members()).toMatchObject([{ bannedBy: [] }]);
+  expect(refusal(kit, { user: 'ann' }, AT_SHOP).code).toBe('pool-empty');
+  expect(kit.pool.sites.withoutExit()).toEqual([]);
+  ban(kit, exit);
+  expect(kit.pool.sites.withoutExit()).toEqual(['shop.example']);
+  for (const { id } of kit.pool.members()) kit.pool.evict(id);
+  expect(kit.pool.sites.withoutExit()).toEqual([]);
+});
