@@ -111,7 +111,7 @@ test('source memory: a source has worked for a minute after a member accepted', 
   } as const;
   const memory = new SourceMemory('city', settings, clock, () => {});
   expect(memory.worked).toBe(false);
-  memory.recordAccepted({ member: 'm1', ms: 1, at: clock.monotonic() });
+  memory.latency.add({ member: 'm1', ms: 1, at: clock.monotonic() });
   clock.advance(60_000);
   expect(memory.worked).toBe(true);
   clock.advance(1);
