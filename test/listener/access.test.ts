@@ -279,3 +279,26 @@ describe('access: reading targets', () => {
     expect(some.readTarget(long)).not.toBe(some.readTarget(long));
   });
 });
+
+test('access: wrong attempts count for each user, and for unknown names by their first letters', () => {
+  const clock = ManualClock.dayOld();
+  const listed = access({ clock, users: users(['ann', 'a'], ['bob', 'b']) });
+  const attempt = (username: string) => {
+    const identity = listed.identify({ username, password: 'wrong' }, CLIENT);
+    return identity instanceof NoriaError ? identity.code : 'identified';
+  };
+  const exhaust = (name: (nth: number) => string) => {
+    for (let nth = 0; nth < 20; nth += 1) expect(attempt(name(nth))).toBe('auth-required');
+  };
+  exhaust((nth) => `eve${nth}-session-${nth}`);
+  expect([attempt('evelyn'), attempt('mallory'), attempt('ann')]).toEqual([
+    'too-many-requests',
+    'auth-required',
+    'auth-required',
+  ]);
+  exhaust((nth) => `bob-session-${nth}`);
+  expect(attempt('bob')).toBe('too-many-requests');
+  clock.advance(60_000);
+  exhaust(() => 'bob');
+  expect(attempt('bob'), 'in the next minute').toBe('too-many-requests');
+});

@@ -2,9 +2,10 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseProxyHeader } from '../../src/listener/proxy-protocol.ts';
+import { parseProxyHeader, readProxyHeader } from '../../src/listener/proxy-protocol.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 import { until } from '../support/until.ts';
+import { socketPair } from './socket-pair.ts';
 
 const SIGNATURE = '0d0a0d0a000d0a515549540a';
 const v2 = (hex: string) => Buffer.from(SIGNATURE + hex, 'hex');
@@ -18,6 +19,8 @@ test.each([
 ])('proxy protocol: reads %j', (header, client) => {
   const bytes = Buffer.from(`${header}CONNECT`);
   expect(parseProxyHeader(bytes)).toEqual({ bytes: header.length, client });
+  for (let length = 0; length < header.length; length += 1)
+    expect(parseProxyHeader(bytes.subarray(0, length)), `${length} bytes`).toBeUndefined();
 });
 
 test.each([
@@ -46,9 +49,27 @@ test.each([
   'PROXY TCP4 198.51.100.999 203.0.113.7 1 2\r\n',
   'PROXY TCP4  198.51.100.9 203.0.113.7 1 2\r\n',
   `PROXY UNKNOWN ${'a'.repeat(200)}`,
+  `PROXY UNKNOWN ${'a'.repeat(93)}`,
   '\x05\x01\x00',
 ])('proxy protocol: refuses %j', (header) => {
   expect(parseProxyHeader(Buffer.from(header, 'latin1'))).toBe('invalid');
+});
+
+test.each([
+  ['TCP over IPv4 without its addresses', v2('2111000b')],
+  ['TCP over IPv6 without its addresses', v2('21210023')],
+])('proxy protocol: refuses version 2 with %s', (_name, header) => {
+  expect(parseProxyHeader(Buffer.concat([header, Buffer.alloc(64)]))).toBe('invalid');
+});
+
+test.each([
+  ['LOCAL', v2('20000000'), '127.0.0.1'],
+  ['TCP', TCP4, '198.51.100.9'],
+])('proxy protocol: the address of a socket after a header with %s', async (_name, header, address) => {
+  const { near, far } = await socketPair();
+  far.write(Buffer.concat([header, Buffer.from('rest')]));
+  expect(await new Promise((resolve) => readProxyHeader(near, resolve))).toBe(true);
+  expect([near.remoteAddress, String(near.read())]).toEqual([address, 'rest']);
 });
 
 test('proxy protocol: bytes never throw, and a header is never longer than the bytes', () => {

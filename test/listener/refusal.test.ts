@@ -45,3 +45,12 @@ test('refusal: contains code, reason and retry time of an error, but never its m
   expect(headers).toContainEqual(['Retry-After', '12']);
   expect(body).not.toContain('192.0.2.1');
 });
+
+test('refusal: has a reason and a time only if the error has them', () => {
+  expect(refusalOf(new NoriaError('forbidden', 'for the log'))).toStrictEqual({ code: 'forbidden' });
+  const context = { reason: 'for the client', retryAfterMs: 1_000 };
+  expect(refusalOf(new NoriaError('limit', 'for the log', { context }))).toStrictEqual({
+    code: 'limit',
+    ...context,
+  });
+});

@@ -59,6 +59,7 @@ const GOOD: readonly [text: string, routing: RoutingOptions][] = [
   ['source-city', { source: 'city' }],
   ['pool-other.source', { source: 'other.source' }],
   ['adr-Shanghai', { location: 'Shanghai' }],
+  [`adr-${'a'.repeat(64)}`, { location: 'a'.repeat(64) }],
   ['adr-%E4%B8%8A%E6%B5%B7', { location: '上海' }],
   ['adr-上海', { location: '上海' }],
   ['city-New_York', { location: 'New York' }],

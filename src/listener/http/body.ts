@@ -4,7 +4,13 @@
  * hexadecimal digits.
  */
 import type { NoriaError } from '../../core/faults.ts';
-import { type FieldSyntax, type Framing, type HeaderField, parseFieldLines } from './header-fields.ts';
+import {
+  type FieldSyntax,
+  type Framing,
+  type HeaderField,
+  isEmptyBody,
+  parseFieldLines,
+} from './header-fields.ts';
 
 export interface BodyRules {
   readonly maxTrailerBytes: number;
@@ -65,9 +71,8 @@ export class BodyReader {
 
   constructor(framing: Framing, rules: BodyRules) {
     this.#rules = rules;
-    this.#state = FIRST_STATE[framing.kind];
+    this.#state = isEmptyBody(framing) ? COMPLETE : FIRST_STATE[framing.kind];
     if (framing.kind === 'length') this.#leftBytes = framing.bytes;
-    if (framing.kind === 'length' && framing.bytes === 0) this.#state = COMPLETE;
   }
 
   get complete(): boolean {
@@ -127,7 +132,7 @@ export class BodyReader {
         at = this.#readFraming(bytes, at);
       }
     }
-    if (this.#state === TRAILERS) this.#readTrailers(bytes.subarray(at));
+    if (at < length) this.#readTrailers(bytes.subarray(at));
     const data = bytes.subarray(start, end);
     return length > MAX_SPARSE_BYTES && data.length < length / 2 ? compact(data) : data;
   }

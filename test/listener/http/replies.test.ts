@@ -65,6 +65,34 @@ describe('replies: headers and body of a refusal', () => {
     expect(header(headers, 'X-Noria-Attempts')).toBe('2');
   });
 
+  test('replies: attempts and tried members are named only if there are some', () => {
+    const attempt = (member: string) => ({
+      member,
+      source: 'city',
+      exit: null,
+      ms: 1,
+      code: null,
+      startedAt: 0,
+    });
+    const record = { attempts: ['m1', 'm2', 'm1'].map(attempt) };
+    const some = refusalReply({ code: 'members-failed', attempts: 3 }, [], record).headers;
+    expect([header(some, 'X-Noria-Attempts'), header(some, 'X-Noria-Tried')]).toEqual(['3', 'm1, m2']);
+    for (const attempts of [undefined, 0]) {
+      const refusal = { code: 'members-failed' as const, ...(attempts === 0 && { attempts }) };
+      const none = refusalReply(refusal, [], { attempts: [] }).headers;
+      expect([header(none, 'X-Noria-Attempts'), header(none, 'X-Noria-Tried')]).toEqual([
+        undefined,
+        undefined,
+      ]);
+    }
+  });
+
+  test('replies: sentences in Chinese follow each other without a space', () => {
+    const { body } = refusalReply({ code: 'pool-empty' }, [['Accept-Language', 'zh-CN']]);
+    expect(body).toMatch(/^[\u4e00-\u9fff].*\n$/);
+    expect(body).not.toMatch(/。 /);
+  });
+
   test('replies: the body for an empty pool states the reason, each source and the advice in one paragraph', () => {
     const { body } = refusalReply({
       code: 'pool-empty',

@@ -178,3 +178,19 @@ test('request head: node:http parses every accepted head the same way', async ()
   );
   expect(comparedCount, 'hardly anything was comparable').toBeGreaterThan(runsOf(200));
 });
+
+test('request head: has at most 16 KiB without the empty lines before it, complete or not', () => {
+  const head = (bytes: number) => `GET http://a/ HTTP/1.1\r\nA: ${'b'.repeat(bytes - 31)}\r\n\r\n`;
+  const line = (bytes: number) => `GET /${'b'.repeat(bytes - 16)} HTTP/1.1\r\n`;
+  expect(read(`\r\n${head(16_384)}`)).toMatchObject({ bytes: 16_386 });
+  expect(read(head(16_388).slice(0, -4))).toBeUndefined();
+  const tooLong: readonly [string, string][] = [
+    [head(16_385), 'head-too-large'],
+    [head(16_389).slice(0, -4), 'head-too-large'],
+    [`\r\n\r\n${line(16_386)}A: b`, 'head-too-large'],
+    [`${line(16_387)}A: b`, 'uri-too-long'],
+    [`GET /${'b'.repeat(16_380)}`, 'uri-too-long'],
+  ];
+  for (const [text, code] of tooLong) expect(read(text), code).toMatchObject({ code });
+  expect(read(`GET /${'b'.repeat(16_379)}`)).toBeUndefined();
+});

@@ -91,6 +91,11 @@ test.each<[string, string, Partial<ParsedResponse>, string?]>([
     },
   ],
   [
+    'a chunk extension of 4,096 bytes, with a tab and a space',
+    `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\t ${'a'.repeat(4_094)}\r\nx\r\n0\r\n\r\n`,
+    { fields: [['Transfer-Encoding', 'chunked']], body: 'x' },
+  ],
+  [
     'HEAD with a length',
     'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n',
     { fields: [['Content-Length', '9']] },
@@ -173,6 +178,10 @@ test.each([
   ],
   ['a transfer coding in HTTP/1.0', 'HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
   ['an invalid chunk size', `${CHUNKED}x\r\n`],
+  ['no chunk size', `${CHUNKED}\r\n\r\n`],
+  ['no chunk size before an extension', `${CHUNKED};a\r\n\r\n`],
+  ['a control character in a chunk extension', `${CHUNKED}1;\x7f\r\nx\r\n0\r\n\r\n`],
+  ['a chunk extension of 4,097 bytes', `${CHUNKED}1;${'a'.repeat(4_097)}\r\nx\r\n0\r\n\r\n`],
   ['a chunk size with a sign', `${CHUNKED}+1\r\nx\r\n0\r\n\r\n`],
   ['a chunk size with 0x', `${CHUNKED}0x1\r\nx\r\n0\r\n\r\n`],
   ['a chunk size above the safe integers', `${CHUNKED}${'f'.repeat(17)}\r\n`],
