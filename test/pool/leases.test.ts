@@ -1,0 +1,193 @@
+/** What a lease says, which leases are whose, and what their ends change. */
+import { expect, test } from 'vitest';
+import { Secret } from '../../src/core/secret.ts';
+import {
+  accept,
+  acquire,
+  addMembers,
+  close,
+  drawn,
+  fail,
+  openKit,
+  type PoolKit,
+  refusal,
+  request,
+  stateOf,
+  use,
+} from './pool-kit.ts';
+
+const idsOf = (kit: PoolKit) => kit.pool.members().map(({ id }) => id);
+
+test('leases: a lease has what the dialer needs of its member', () => {
+  const kit = openKit();
+  const login = { username: 'u', password: new Secret('p') };
+  const exit = { exitIp: '192.0.2.9' };
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { protocol: 'socks5', login, ...exit })]);
+  kit.clock.advance(1_000);
+  const query = { routing: {}, count: 1, isKnown: () => false };
+  const known = { member: idsOf(kit)[0], source: 'city', protocol: 'socks5', host: '203.0.0.2', port: 8_000 };
+  expect(kit.pool.upcoming(query)).toEqual([{ ...known, login, remainingMs: 59_000 }]);
+  const lease = acquire(kit, { session: 's' });
+  const rest = { login, ...exit, exit: '192.0.2.9', remainingMs: 59_000, session: 's', waitedMs: 0 };
+  expect(lease).toEqual({ ...known, ...rest, id: lease.id, doubtful: true });
+  accept(kit, lease);
+  expect(acquire(kit).doubtful).toBe(false);
+  kit.pool.evict(lease.member);
+  kit.pool.addMembers('city', [drawn(kit, 2, 0, { endsAt: undefined })]);
+  const plain = { member: idsOf(kit)[1], source: 'city', protocol: 'http', host: '203.0.0.3', port: 8_000 };
+  expect(kit.pool.upcoming(query)).toEqual([plain]);
+  const open = acquire(kit);
+  expect(open).toEqual({ ...plain, id: open.id, exit: '203.0.0.3', waitedMs: 0, doubtful: true });
+});
+
+test('leases: are found by member, by session, and by client with its session or tag at a site', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  const [one = '', two = ''] = idsOf(kit);
+  const at = (routing: object, avoid: string, targetHost = 'shop.example') =>
+    acquire(kit, { client: 'ann', ...routing }, { avoid: [avoid], targetHost }).id;
+  const plain = at({}, two);
+  const session = at({ session: 's' }, one);
+  const tag = at({ tag: 't' }, one);
+  const elsewhere = at({ session: 's' }, '', 'other.example');
+  const bob = at({ client: 'bob' }, two);
+  const { leases } = kit.pool;
+  expect(leases.of({ member: one })).toEqual([plain, bob]);
+  expect(leases.of({ member: two })).toEqual([session, tag, elsewhere]);
+  expect(leases.of({ session: 's' })).toEqual([session, elsewhere]);
+  const to = (name: object, host = 'www.shop.example') =>
+    leases.to({ client: 'ann', session: undefined, tag: undefined, ...name }, host);
+  expect([to({}), to({ session: 's' }), to({ tag: 't' }), to({ tag: 'u' })]).toEqual([
+    [plain, tag],
+    [session],
+    [tag],
+    [],
+  ]);
+  expect([to({ client: 'bob' }), to({ session: 's' }, 'other.example')]).toEqual([[bob], [elsewhere]]);
+});
+
+test('leases: the end of an older lease ends no trial, and the end of a trial lets the next client try', () => {
+  const kit = openKit({ health: { maxFailures: 9, quarantineMs: 10_000 } });
+  addMembers(kit, 1);
+  const older = acquire(kit);
+  fail(kit, acquire(kit));
+  kit.clock.advance(10_000);
+  const trial = acquire(kit);
+  close(kit, older);
+  expect(refusal(kit).code).toBe('pool-empty');
+  fail(kit, trial, 'target');
+  acquire(kit);
+});
+
+test('leases: a fault of the target is none of the session: a hedge that wins then moves nothing', () => {
+  for (const [blame, moves] of [
+    ['target', false],
+    ['member-for-target', true],
+    ['member', true],
+  ] as const) {
+    const kit = openKit({ health: { maxFailures: 9, quarantineMs: 10_000 } });
+    addMembers(kit, 2);
+    const own = use(kit, { session: 's' }).member;
+    const first = acquire(kit, { session: 's' });
+    kit.pool.report({ lease: first.id, kind: 'failed', blame, fault: 'member-unreachable' });
+    accept(kit, acquire(kit, { session: 's' }, { avoid: [own], hedge: true }));
+    expect(kit.pool.memberOfSession('s') !== own, blame).toBe(moves);
+  }
+});
+
+test.each([undefined, true])(
+  'leases: tunnels that close without an answer count, although the member accepts (mute: %s)',
+  (mute) => {
+    const kit = openKit({ health: { maxFailures: 3, quarantineMs: 1_000 } });
+    addMembers(kit, 1, 3_600_000);
+    const [id = ''] = idsOf(kit);
+    for (const [number, client] of ['a', 'b', 'a'].entries()) {
+      const lease = acquire(kit, { client }, { targetHost: `host${number}.example` });
+      accept(kit, lease);
+      const end = { lease: lease.id, kind: 'closed', cut: 'member-for-target' } as const;
+      kit.pool.report({ ...end, ...(mute && { mute }) });
+      kit.clock.advance(10_000);
+    }
+    expect(stateOf(kit, id)).toBe('left');
+    expect(kit.events('member.left')).toMatchObject([{ fault: mute ? 'member-mute' : 'member-cut' }]);
+  },
+);
+
+test('leases: a client is told the member to which its session has moved since', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  const name = { client: 'ann', session: 's', tag: undefined };
+  const before = use(kit, { client: 'ann', session: 's' });
+  kit.pool.rotateSession('s');
+  const now = kit.pool.members().find(({ id }) => id !== before.member);
+  expect(kit.pool.leases.describe(name)).toMatchObject({ member: now?.id, exit: now?.host, session: 's' });
+  expect(kit.pool.leases.lastUse(name)).toMatchObject({ member: before.member, exit: before.host });
+});
+
+test('probes: say whether the member is new; meanwhile no client gets it, and an undecided one leaves it as it is', () => {
+  const kit = openKit({ health: { maxFailures: 9, quarantineMs: 1_000 } });
+  kit.pool.addMembers('city', [drawn(kit, 1, 180_000, { unproven: true })]);
+  const [fresh] = kit.pool.acquireForProbe(9);
+  expect(fresh).toMatchObject({ isNew: true, doubtful: true });
+  kit.pool.report({ lease: fresh?.id ?? 0, kind: 'failed', blame: 'unclear', fault: 'member-silent' });
+  expect(kit.pool.members()).toMatchObject([{ state: 'joining' }]);
+  accept(kit, kit.pool.acquireForProbe(9)[0] ?? acquire(kit));
+  fail(kit, acquire(kit));
+  kit.clock.advance(1_000);
+  expect(kit.pool.acquireForProbe(9, 60_000)).toMatchObject([{ isNew: false }]);
+  expect(refusal(kit).code).toBe('pool-empty');
+});
+
+test('members: an exit that changes with a draw loses the bans of the old one', () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { exitIp: 'a' })]);
+  kit.pool.banExit({ host: 'example.com', exit: 'a', evidence: 'report' });
+  kit.pool.addMembers('city', [drawn(kit, 1)]);
+  expect(kit.pool.members(), 'no exit named').toMatchObject([{ exitIp: 'a', bannedBy: ['example.com'] }]);
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { exitIp: 'b', facts: { city: 'x' } })]);
+  expect(kit.pool.members()).toMatchObject([{ exitIp: 'b', bannedBy: [], facts: { city: 'x' } }]);
+  expect(use(kit).exitIp).toBe('b');
+  expect(kit.pool.sites.views()).toMatchObject([{ usableExits: 1, bannedExits: 1 }]);
+});
+
+test('members: a longer life puts a member back among those that clients get first', () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [drawn(kit, 1, 9_000)]);
+  const [old = ''] = idsOf(kit);
+  kit.pool.addMembers('city', [drawn(kit, 2)]);
+  expect([use(kit).member, use(kit).member]).not.toContain(old);
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000)]);
+  expect([use(kit).member, use(kit).member]).toContain(old);
+});
+
+test('members: one that has left is gone from its source, and its event says who drew it', () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { drawnBy: 'other' }), drawn(kit, 2)]);
+  for (let turn = 0; turn < 2; turn += 1) use(kit);
+  expect(kit.pool.countsOf('city')).toMatchObject({ used: 1, ready: 2 });
+  for (const id of idsOf(kit)) kit.pool.evict(id);
+  expect(kit.pool.countsOf('city')).toMatchObject({ used: 0, ready: 0 });
+  expect(kit.pool.parts.members.sources.get('city')?.members.size).toBe(0);
+  const drawnBy = kit.events('member.left').map((event) => event.drawnBy);
+  expect(drawnBy.sort()).toEqual(['other', undefined]);
+});
+
+test('members: the longest life that a source gave counts from each draw', () => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
+  kit.clock.advance(100_000);
+  kit.pool.addMembers('city', [drawn(kit, 1, 50_000)]);
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000)]);
+  acquire(kit);
+  const wants = (minLifeMs: number) => {
+    void kit.pool.acquire(request({ minLifeMs }, { waitMs: 5_000 }));
+    return kit.pool.demand('city').waiting;
+  };
+  expect([wants(60_001), wants(60_000)]).toEqual([0, 1]);
+});
+
+test('sessions: those without an owner have no limit per client', () => {
+  const kit = openKit({ rotation: { maxSessionsPerClient: 2 } });
+  addMembers(kit, 1);
+  for (const session of ['a', 'b', 'c']) use(kit, { session });
+  expect(kit.pool.sessions()).toHaveLength(3);
+});
