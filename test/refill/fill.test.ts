@@ -31,7 +31,7 @@ async function load(rig: Rig, requestsPerMinute: number, ms: number): Promise<vo
 test('fill demand: the start-up draw takes two members', async () => {
   const rig = openDemand();
   await pass(rig.clock, MINUTE_MS);
-  expect(rig.service.calls.map(({ count }) => count)).toEqual([2]);
+  expect(rig.service.calls.map(({ at, count }) => [at, count])).toEqual([[0, 2]]);
   const small = openDemand(1);
   await pass(small.clock, MINUTE_MS);
   expect(drawn(small)).toBe(1);

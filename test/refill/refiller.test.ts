@@ -480,6 +480,12 @@ test('refill: the budget counts exits: by exit IP, else by address and user', as
   });
   await pass(rig.clock, 1_000, 100);
   expect(rig.status().budget).toEqual({ limit: 50, used: 5 });
+  const without = openRig();
+  await pass(without.clock, 1_000, 100);
+  expect(without.refiller.record(), 'without a budget it remembers no IPs').toMatchObject({
+    city: { drawn: 5, budget: { drawn: [] } },
+  });
+  expect(without.emitted('draw.done')[0]).not.toHaveProperty('message');
 });
 
 test('refill: a reload to another instance resets the learned maximum, one of the size does not', async () => {

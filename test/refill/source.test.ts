@@ -94,6 +94,7 @@ test('source: a wrong key halts it; each resume makes one attempt at the pace', 
   expect(rig.service.calls).toHaveLength(1);
   expect(rig.status()).toMatchObject({ state: 'halted', code: '12001', message: 'akey错误' });
   expect(rig.status().reason).toBe('12001: The key is wrong.');
+  expect(rig.emitted('draw.done')[0]).toMatchObject({ code: '12001', message: 'akey错误' });
   expect(rig.status().advice).toMatch(/noria key/);
   expect(rig.refiller.forecasts()).toEqual([
     {
@@ -114,6 +115,7 @@ test('source: a wrong key halts it; each resume makes one attempt at the pace', 
   expect(rig.status().state).toBe('idle'); // the third call succeeded, and there is no demand
   expect(rig.service.calls).toHaveLength(3);
   expect(Math.min(...rig.service.gaps)).toBeGreaterThanOrEqual(10_250);
+  expect(rig.emitted('draw.done').at(-1), 'of a success').not.toHaveProperty('message');
 });
 
 test('source: an expired instance is retried every half hour while there is demand', async () => {
@@ -219,14 +221,16 @@ test('source: without count it requests at most 5, for the free product 20', asy
 
 test('source: 12008 of operation 1 halves the tunnels until a call succeeds', async () => {
   const { call, ...rest } = sourceOptions();
-  const rig = answering([code('12008')], {
+  const rig = answering([code('12008'), code('12009')], {
     sources: [{ ...rest, call: { ...call, product: 'long-residential' } }],
     idleAfterMs: 0,
   });
   await pass(rig.clock, MINUTE_MS);
   expect(rig.status()).toMatchObject({ state: 'paused', code: '12008' });
   expect(rig.pool.limits.get('city')).toBe(0.5);
-  await pass(rig.clock, 5 * MINUTE_MS);
+  await pass(rig.clock, 4 * MINUTE_MS + 1_000);
+  expect([rig.service.calls.length, rig.pool.limits.get('city')], 'an empty answer').toEqual([2, 0.5]);
+  await pass(rig.clock, MINUTE_MS);
   expect(rig.pool.limits.has('city')).toBe(false);
 });
 
@@ -288,6 +292,11 @@ test('source: a draw without usable proxies causes one warning with advice, and 
   expect(rig.status()).toMatchObject({ state: 'waiting', drawn: 5, unused: 5 });
   await pass(rig.clock, MINUTE_MS, 250);
   expect(rig.emitted('source.warned'), 'repeated warning').toHaveLength(1);
+  rig.pool.members.clear();
+  wake(rig, 'city');
+  await pass(rig.clock, MINUTE_MS, 250);
+  expect(rig.service.calls.length).toBeGreaterThan(5);
+  expect(rig.emitted('source.warned'), 'again, after a good draw').toHaveLength(2);
 });
 
 test('source: while clients wait, an unreachable service is retried every minute', async () => {
@@ -449,6 +458,42 @@ test('source: the status and the forecast say when the next call may start', asy
   rig.refiller.pause('city');
   await settle();
   expect([rig.clock.armedCount, rig.status().nextCallAt]).toEqual([0, null]);
+});
+
+test('source: a connection that cannot be opened is a failed draw, also one that the operator requested', async () => {
+  let attempts = 0;
+  const rig = openRig({
+    prepare: ({ service }) => {
+      service.connecting = async () => {
+        attempts += 1;
+        throw new NoriaError('service-transport', 'refused the connection');
+      };
+    },
+  });
+  rig.refiller.refill('city');
+  await pass(rig.clock, 4_000, 100);
+  expect(rig.status()).toMatchObject({
+    state: 'backoff',
+    code: 'transport',
+    message: 'refused the connection',
+  });
+  expect([attempts, rig.emitted('draw.started').length, rig.emitted('draw.done').length]).toEqual([1, 1, 1]);
+  await pass(rig.clock, MINUTE_MS, 100);
+  expect(attempts, 'each waits twice as long').toBe(4);
+});
+
+test('source: draws that bring or renew members are never spaced', async () => {
+  const many = openRig({ sources: [sourceOptions({ size: 100 })], idleAfterMs: 0 });
+  await pass(many.clock, 2 * MINUTE_MS, 100);
+  expect(Math.max(...many.service.gaps)).toBeLessThan(11_000);
+  const same = Array.from({ length: 5 }, (_, port) => ({ host: '203.0.113.1', port, lifetimeMs: 20_000 }));
+  const rig = answering(new Array<Reply>(50).fill({ entries: same }), { idleAfterMs: 0 });
+  await pass(rig.clock, 5 * MINUTE_MS, 100);
+  expect(Math.max(...rig.service.gaps)).toBeLessThan(20_000);
+  const refused = answering(new Array<Reply>(10).fill(code('12007')), { idleAfterMs: 0 });
+  await pass(refused.clock, 9 * MINUTE_MS, 500);
+  expect(Math.max(...refused.service.gaps), 'refusals are no draws').toBeLessThan(62_000);
+  expect(rig.emitted('draw.done').at(-1)).toMatchObject({ received: 5, joined: 0, renewed: 5, rejected: 0 });
 });
 
 test('source: a list is read again after `refresh` and at once on request, and members that it lacks leave', async () => {
