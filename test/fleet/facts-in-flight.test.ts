@@ -189,3 +189,57 @@ describe('without the shared pool', () => {
     expect(missing.at(-1)).toEqual(banned(count));
   });
 });
+
+const about = { source: 'city', member: 'member01' };
+const health = { inRow: 1, rests: 1 };
+const session = { name: 's1', owner: { user: '', address: '' }, ttlMs: 1_000, usedAt: 0, uses: 0 };
+const FACTS = {
+  left: { kind: 'member.left', ...about, reason: 'failed' },
+  member: { kind: 'member.quarantined', ...about, quarantine: { untilAt: 1, fault: 'internal', health } },
+  restored: { kind: 'member.restored', ...about },
+  ban: {
+    ...{ kind: 'site.banned', source: 'city', site: 'shop.test', exit: '203.0.113.7' },
+    ...{ sinceAt: 0, untilAt: 1, forMs: 1, spacingMs: 0 },
+  },
+  moved: { kind: 'session.moved', session, reason: 'new' },
+  ended: { kind: 'session.ended', name: 's1' },
+  command: { kind: 'source.commanded', source: 'city', command: 'pause' },
+  report: { kind: 'source.reported', source: 'city', quota: {} },
+  restriction: { kind: 'source.restricted', source: 'city', leaseLimit: 1 },
+  frozen: { kind: 'evictions.frozen', on: true },
+  suspected: { kind: 'member.suspected', ...about },
+} as const satisfies Record<string, Fact>;
+/** The names of the facts that a fact in flight overrides: those with its subject. */
+const SAME: Record<string, readonly string[]> = {
+  ...{ member: ['member', 'restored'], restored: ['member', 'restored'] },
+  ...{ moved: ['moved', 'ended'], ended: ['moved', 'ended'], suspected: [] },
+};
+
+test.each(Object.entries(FACTS))(
+  'facts in flight: %s covers the facts with its subject, until it returned',
+  (name, fact) => {
+    const inFlight = new FactsInFlight();
+    const covered = () =>
+      Object.entries(FACTS).flatMap(([other, each]) => (inFlight.covers(each) ? [other] : []));
+    for (const _ of [1, 2]) inFlight.add(fact);
+    expect(covered()).toEqual(SAME[name] ?? [name]);
+    expect(inFlight.hasCommandFor('city')).toBe(name === 'command');
+    inFlight.returned(fact);
+    expect(covered(), 'one of two').toEqual(SAME[name] ?? [name]);
+    inFlight.returned(fact);
+    inFlight.returned(fact);
+    expect(covered()).toEqual([]);
+  },
+);
+
+test('facts in flight: nothing is missing about a member or a session that the state does not have', () => {
+  const inFlight = new FactsInFlight();
+  for (const fact of [FACTS.restored, FACTS.ended, FACTS.report, FACTS.left, FACTS.ban]) inFlight.add(fact);
+  expect(inFlight.missingIn(EMPTY_STATE, () => false, 0)).toEqual([FACTS.left, FACTS.ban]);
+  const state = { ...EMPTY_STATE, sessions: [session] };
+  expect(inFlight.missingIn(state, () => false, 0)).toEqual([FACTS.ended, FACTS.left, FACTS.ban]);
+  expect(
+    inFlight.missingIn(state, () => true, 0),
+    'it was opened again',
+  ).toEqual([FACTS.left, FACTS.ban]);
+});

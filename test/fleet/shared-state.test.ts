@@ -130,9 +130,23 @@ test('shared state: it has the last lasting command, report and restriction of e
       { kind: 'evictions.frozen', on: true },
     ],
   });
+});
+
+test('shared state: what another replica loads is the same, without what only one machine knows', () => {
+  const { apply, join, read, clock } = openState();
+  join('m1');
+  apply(siteBan({ clock }, 'shop.test'));
+  apply({ kind: 'session.moved', session: session('s1'), reason: 'new' });
+  for (const command of ['pause', 'resume'] as const)
+    apply({ kind: 'source.commanded', source: command, command });
+  apply({ kind: 'source.reported', source: 'city', quota: {} });
+  apply({ kind: 'evictions.frozen', on: true });
   const loaded = new SharedPoolState();
+  loaded.load({});
+  expect(loaded.read(0)).toEqual(EMPTY_STATE);
   loaded.load(read());
   expect(loaded.read(0)).toEqual({ ...read(), restrictions: [] });
+  expect(loaded.size).toBe(3);
 });
 
 test('shared state: what has ended is dropped after a thousand additions', () => {
