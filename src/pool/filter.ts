@@ -123,7 +123,6 @@ function whyNowhere(sources: readonly PoolSource[], routing: RoutingOptions): st
       return undefined;
     return `adr looks like a country code, but locations are words of the service (province, city, carrier). ${advice}`;
   }
-  if (sources.some((source) => couldBeIn(source, routing))) return undefined;
   const why = (source: PoolSource) =>
     isForeignScript(source, location)
       ? `source ${source.name} has no location in Latin letters`

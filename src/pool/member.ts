@@ -435,7 +435,6 @@ class Suspicion {
   }
 
   clear(): void {
-    if (this.#hosts.size === 0) return;
     this.#hosts.clear();
     this.#clients.clear();
     this.counted = 0;

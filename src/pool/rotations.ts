@@ -247,7 +247,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   #draw(check: PickCheck<Entry>): Entry | undefined {
     const size = this.#entries.length;
     const one = randomFit(this.#entries, 0, size, check, this.#random);
-    if (one === undefined || size < 2 || this.#cost === undefined) return one;
+    if (one === undefined || this.#cost === undefined) return one;
     const other = randomFit(this.#entries, 0, size, check, this.#random);
     if (other === undefined || other === one) return one;
     return this.#cost(other, check.now) < this.#cost(one, check.now) ? other : one;

@@ -174,3 +174,33 @@ test('health: a record keeps the whole history', () => {
   expect(after.fault(2_000, HALF_LIFE_MS, options)).toBe('quarantine');
   expect(after.fault(3_000, HALF_LIFE_MS, options)).toBe('evict');
 });
+
+test('evidence: whether another client than this one was served within ten minutes', () => {
+  const evidence = new SourceEvidence();
+  const served = (client: string, now: number) => evidence.servedOther(client, now);
+  expect(served('a', 0)).toBe(false);
+  evidence.recordAnswer('a', 1_000);
+  expect([served('a', 1_000), served('b', 1_000)]).toEqual([false, true]);
+  evidence.recordAnswer('b', 2_000);
+  evidence.recordAnswer('b', 3_000);
+  expect([served('a', 603_000), served('a', 603_001)]).toEqual([true, false]);
+  expect([served('b', 601_000), served('b', 601_001)]).toEqual([true, false]);
+});
+
+test('evidence: trials are a tenth of the members that join, at most a tenth of the size, at least one', () => {
+  const evidence = new SourceEvidence();
+  const spend = (size: number) => {
+    let count = 0;
+    while (evidence.spendTrial(size)) count += 1;
+    return count;
+  };
+  expect([spend(30), spend(30)], 'of a new source').toEqual([3, 0]);
+  for (let member = 0; member < 9; member += 1) evidence.memberJoined(30);
+  expect(spend(30)).toBe(0);
+  for (let member = 0; member < 12; member += 1) evidence.memberJoined(30);
+  expect(spend(30)).toBe(2);
+  for (let member = 0; member < 100; member += 1) evidence.memberJoined(30);
+  expect(spend(30)).toBe(3);
+  for (let member = 0; member < 100; member += 1) evidence.memberJoined(5);
+  expect(spend(5)).toBe(1);
+});

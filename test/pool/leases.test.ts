@@ -191,3 +191,92 @@ test('sessions: those without an owner have no limit per client', () => {
   for (const session of ['a', 'b', 'c']) use(kit, { session });
   expect(kit.pool.sessions()).toHaveLength(3);
 });
+
+test('exclusive: the exit that the session leaves is free for others at once', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  const own = use(kit, { session: 'x', exclusive: true }).member;
+  kit.pool.rotateSession('x');
+  expect([use(kit).member, use(kit).member]).toEqual([own, own]);
+});
+
+test('leases: an accepted trial makes the member ready for comparisons while its tunnel is open', () => {
+  const kit = openKit({ health: { maxFailures: 9, quarantineMs: 1_000 } });
+  addMembers(kit, 1);
+  fail(kit, acquire(kit));
+  kit.clock.advance(1_000);
+  const trial = acquire(kit);
+  expect(kit.pool.acquireForComparison('city', 60_000)).toBeUndefined();
+  accept(kit, trial);
+  expect(kit.pool.acquireForComparison('city', 60_000)?.member).toBe(trial.member);
+});
+
+test('health: with maxFailures 1, one target that others reach does not evict', () => {
+  const kit = openKit({ health: { maxFailures: 1, quarantineMs: 1_000 } });
+  addMembers(kit, 1, 3_600_000);
+  const [id = ''] = idsOf(kit);
+  for (const [client, targetHost] of [
+    ['a', 'one.example'],
+    ['b', 'one.example'],
+  ] as const) {
+    const lease = acquire(kit, { client }, { targetHost });
+    kit.pool.report({ lease: lease.id, kind: 'failed', blame: 'member-for-target', fault: 'member-closed' });
+    kit.clock.advance(10_000);
+  }
+  expect(stateOf(kit, id)).toBe('quarantined');
+});
+
+test('demand: a member that lives too short for a client does not keep it from being stranded', () => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
+  addMembers(kit, 1, 180_000);
+  acquire(kit);
+  const stranded = (minLifeMs: number) => {
+    void kit.pool.acquire(request({ minLifeMs }, { waitMs: 15_000 }));
+    return kit.pool.demand('city').stranded;
+  };
+  kit.clock.advance(100_000);
+  expect([stranded(80_000), stranded(80_001)]).toEqual([0, 1]);
+});
+
+test('waiting: a client that leaves takes its site and its demand along', () => {
+  const kit = openKit({ rotation: { maxTunnelsPerMember: 1 }, targets: [] });
+  addMembers(kit, 1, 3_600_000);
+  use(kit, { session: 's' });
+  const tunnel = acquire(kit);
+  const clients = [request({}, { waitMs: 15_000 }), request({ session: 's' }, { waitMs: 15_000 })];
+  for (const client of clients) expect(kit.pool.acquire(client)).toBeInstanceOf(Promise);
+  expect([kit.pool.demand('city').waiting, kit.pool.sites.waiting.size]).toEqual([1, 1]);
+  kit.pool.cancel(clients[1]?.id ?? 0);
+  expect([kit.pool.demand('city').waiting, kit.pool.sites.waiting.size]).toEqual([1, 1]);
+  kit.pool.cancel(clients[0]?.id ?? 0);
+  expect([kit.pool.demand('city').waiting, kit.pool.sites.waiting.size]).toEqual([0, 0]);
+  expect(kit.events('client.waited')).toMatchObject([{ outcome: 'gave-up' }, { outcome: 'gave-up' }]);
+  close(kit, tunnel);
+});
+
+test('members: the whole view of a member, before and after its first success', () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [
+    drawn(kit, 1, 60_000, { location: 'East', exitIp: 'x', facts: { isp: 'one' } }),
+  ]);
+  kit.pool.addMembers('city', [drawn(kit, 2, 0, { endsAt: undefined })]);
+  const [one, two] = kit.pool.members();
+  const common = { source: 'city', protocol: 'http', port: 8_000, state: 'ready', bannedBy: [] };
+  const unused = { openTunnels: 0, uses: 0, faults: 0, latencyMs: null };
+  expect(one).toEqual({
+    ...{ ...common, ...unused, id: one?.id, host: '203.0.0.2', location: 'East', exitIp: 'x' },
+    ...{ remainingSeconds: 60, facts: { isp: 'one' } },
+  });
+  expect(two).toEqual({
+    ...{ ...common, ...unused, id: two?.id, host: '203.0.0.3', location: null, exitIp: null },
+    ...{ remainingSeconds: null, facts: {} },
+  });
+  accept(kit, acquire(kit), 20.4);
+  kit.clock.advance(1_240);
+  expect(kit.pool.members()[0]).toMatchObject({
+    openTunnels: 1,
+    uses: 1,
+    latencyMs: 20,
+    remainingSeconds: 58.8,
+  });
+});

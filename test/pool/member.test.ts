@@ -85,5 +85,6 @@ test('member: with age, a latency reading approaches the typical latency of the 
   member.recordSuccess(0, 2_000); // also moves the typical latency
   member.source.typicalLatencyMs = 80;
   expect(member.expectedLatencyMs(0)).toBe(2_000);
+  expect(member.expectedLatencyMs(60_000)).toBeCloseTo(80 + 1_920 / Math.E);
   expect(member.expectedLatencyMs(600_000)).toBeCloseTo(80, 0);
 });

@@ -69,6 +69,8 @@ test('observers: learn each change of members, sessions, sites and sources once'
       ['used 203.0.0.1 0', 'ready 203.0.0.1', 'used 203.0.0.1 1'],
     ],
     [() => pool.evict(pool.members()[1]?.id ?? ''), ['left 203.0.0.2 evicted']],
+    [() => pool.rotateSession('s'), ['moved s rotated true false']],
+    [() => pool.rotateSession('s'), ['bound s rotated']],
     [() => pool.forgetSession('s'), ['ended s forgotten']],
     [() => pool.evict(pool.members()[0]?.id ?? ''), ['left 203.0.0.1 evicted']],
   ];
