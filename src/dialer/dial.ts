@@ -302,8 +302,7 @@ export class Dial implements Dialing, Listed {
   #startHedge(): void {
     const { overdueAttempts, hedgeBudget } = this.#parts;
     const [first] = this.#running;
-    const single = this.#running.length === 1 && this.#waitingId === undefined;
-    if (first === undefined || !single || !this.#mayTryAnother()) return;
+    if (first === undefined || this.#running.length > 1 || !this.#mayTryAnother()) return;
     // With a configured delay, hedges have no budget.
     this.#hedgeCharged = this.#settings.hedgeAfter === 'auto' && hedgeBudget.spend();
     if (this.#settings.hedgeAfter === 'auto' && !this.#hedgeCharged) return;

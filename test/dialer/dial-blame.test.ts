@@ -348,3 +348,20 @@ test('blame: an exit is banned after two resets of a host that answers others, k
   }
   expect(pool.bans).toEqual([]);
 });
+
+test('blame: a request in absolute form that a member took does not show that it reached the target', async () => {
+  const city = {
+    auth: 'none',
+    instance: '',
+    neverInstance: true,
+    forwardMode: 'absolute',
+    handshake: 'auto',
+  } as const;
+  const { dial } = makeDialer(await members(4, httpBehavior(BAD_GATEWAY)), {
+    sources: new Map([['city', city]]),
+  });
+  const forwarded = connectionOf(await dial('dead.example:80', { use: 'forward' }));
+  expect(forwarded.forwardMode).toBe('absolute');
+  forwarded.end({ cut: false });
+  expect(failureOf(await dial('dead.example:80'))).toMatchObject({ code: 'target-unreachable', attempts: 2 });
+});

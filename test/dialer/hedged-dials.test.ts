@@ -1,5 +1,6 @@
 /** A second attempt in parallel with a slow first one, over real sockets: which one wins, and who is blamed. */
 import { expect, test } from 'vitest';
+import { OpenRequest } from '../../src/core/request-record.ts';
 import {
   httpBehavior,
   openMember,
@@ -326,4 +327,38 @@ test('hedged dial: close ends attempts that outlive their dial', async () => {
   expect([dialer.openCount, pool.openLeases]).toEqual([0, 0]);
   expect(pool.blames()).toEqual(['silent client-gone nobody']);
   await until('the loser is closed', () => silent.open === 0);
+});
+
+test('hedged dial: a kept connection wins at once, and the request has both attempts', async () => {
+  const clock = new LoopClock();
+  const good = { id: 'good', at: await openMember('http', httpBehavior()) };
+  const { dial, pool, bus } = makeDialer([good], { clock, hedgeAfter: 40, attemptTimeoutMs: 300 });
+  const hedges = collect(bus, 'hedge.ended');
+  connectionOf(await dial('target.example:80', { use: 'forward' })).end({ cut: false, keep: true });
+  pool.members = [{ id: 'silent', at: await openMember('http', silentBehavior) }, good];
+  const record = new OpenRequest(clock, '192.0.2.7');
+  const connection = connectionOf(await dial('target.example:80', { use: 'forward', record }));
+  expect([connection.reused, connection.lease.member, hedges]).toEqual([true, 'good', [{ outcome: 'won' }]]);
+  await until('the loser is blamed', () => pool.blames().length > 0);
+  expect(record.attempts).toMatchObject([
+    { member: 'silent', code: 'member-silent' },
+    { member: 'good', code: null, ms: 0 },
+  ]);
+});
+
+test('hedged dial: the delay of a second attempt counts from its own start', async () => {
+  const { clock, fast, slow } = timed();
+  const closing = await openMember('http', (socket) => void clock.after(30, () => socket.end()));
+  const members = [
+    { id: 'closing', at: closing },
+    { id: 'calm', at: await slow(30) },
+    { id: 'spare', at: await slow(0) },
+  ];
+  const { dial, bus } = makeDialer(members, fast);
+  const hedges = collect(bus, 'hedge.ended');
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'calm' },
+    attempts: 2,
+  });
+  expect(hedges).toEqual([]);
 });
