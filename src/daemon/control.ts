@@ -75,7 +75,7 @@ export function createControl({
           draining: sum('draining'),
           openTunnels: sum('openTunnels'),
           waitingClients: pool.waitingCount,
-          sessions: pool.sessionCount,
+          sessions: pool.parts.sessions.byName.size,
         },
         sources: [...sources],
         fleet: fleet?.status() ?? null,
@@ -105,7 +105,7 @@ export function createControl({
       if (closeTunnels) plane.closeConnections({ session });
       return true;
     },
-    forgetSession: (session) => pool.forgetSession(session),
+    forgetSession: (session) => pool.parts.sessions.forget(session),
     reportMember({ session, member, host, verdict, close, ...report }) {
       const canonical = hostPort(host, ANY_PORT)?.host ?? host;
       const holder = session !== undefined ? { session } : { member: member ?? '' };

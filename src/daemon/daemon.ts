@@ -235,8 +235,8 @@ async function openParts(running: Running) {
   const poolOptions = { ...poolSettings(config()), clock, random, bus, forecasts };
   const pool: Pool = await owner.open('pool', new Pool(poolOptions));
   restorePool(pool, state.snapshot, refuses, warn);
-  pool.restoreSessions(decodeSessions(state.sessions.found));
-  state.sessions.attach((onChange) => pool.sessionJournal(onChange));
+  pool.parts.sessions.restore(decodeSessions(state.sessions.found));
+  state.sessions.attach((onChange) => pool.parts.sessions.journal(onChange));
   const refiller: Refiller = new Refiller({ clock, random, bus, pool });
   const sources = sourceKeys(config);
   const fleet: Fleet | undefined =

@@ -49,7 +49,7 @@ import {
   sourceCounts,
   takeSnapshot,
 } from './snapshot.ts';
-import type { PoolSnapshot, StoredSession } from './stored-state.ts';
+import type { PoolSnapshot } from './stored-state.ts';
 import { type WaitingClient, WaitingQueue } from './waiting-queue.ts';
 
 const SHUTTING_DOWN = refused('shutting-down', 'noria is shutting down.');
@@ -78,7 +78,7 @@ export class Pool implements LeaseProvider {
   readonly #pick: MemberPick;
   readonly #queue: WaitingQueue;
   readonly #sourceMoves: Disposable;
-  /** What fleet/pool-sharing.ts connects with other replicas. `observers` is empty if no other replica shares the pool. */
+  /** For fleet/pool-sharing.ts and the journal. `observers` is empty if no other replica shares the pool. */
   readonly parts: {
     readonly clock: Clock;
     readonly bus: EventBus;
@@ -310,10 +310,6 @@ export class Pool implements LeaseProvider {
     return this.#queue.byRequest.size + this.waitingElsewhere;
   }
 
-  get sessionCount(): number {
-    return this.#sessions.byName.size;
-  }
-
   sessions() {
     const now = this.#clock.monotonic();
     return [...this.#sessions.byName.values()].map((session) =>
@@ -445,10 +441,6 @@ export class Pool implements LeaseProvider {
     return true;
   }
 
-  forgetSession(name: string): boolean {
-    return this.#sessions.forget(name);
-  }
-
   limitTunnels(sourceName: string, factor: number): void {
     const { leaseLimit = 0, openLeases = 0 } = this.#members.sources.get(sourceName) ?? {};
     const current = leaseLimit === Number.POSITIVE_INFINITY ? openLeases : leaseLimit;
@@ -478,14 +470,6 @@ export class Pool implements LeaseProvider {
   /** Call it on a pool that has just been opened. @param passedMs - time since the snapshot. */
   restore(snapshot: PoolSnapshot, passedMs: number): void {
     restoreSnapshot(this.#members, snapshot, passedMs, this.#clock.monotonic());
-  }
-
-  sessionJournal(onChange: () => void) {
-    return this.#sessions.journal(onChange);
-  }
-
-  restoreSessions(stored: Iterable<readonly [name: string, StoredSession]>): void {
-    this.#sessions.restore(stored, this.#clock.monotonic());
   }
 
   serveWaiting(now: number): void {

@@ -128,7 +128,8 @@ export class Sessions {
     };
   }
 
-  restore(stored: Iterable<readonly [name: string, StoredSession]>, now: number): void {
+  restore(stored: Iterable<readonly [name: string, StoredSession]>): void {
+    const now = this.#clock.monotonic();
     for (const [name, { record, ageMs }] of stored) {
       const { user, address, member, ttlMs, uses } = record;
       const idleMs = record.idleMs + ageMs;

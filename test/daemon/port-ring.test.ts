@@ -61,7 +61,7 @@ test('proxyPool: with fewer members than ports, only as many ports are handed ou
   expect([1, 2, 3].map(() => ring.next(ANY)?.port)).toEqual([24_000, 24_001, 24_000]);
   kit.pool.addMembers('city', [drawn(kit, 7)]);
   expect(ring.next(ANY)?.port).toBe(24_002);
-  expect(kit.pool.sessionCount).toBe(3);
+  expect(kit.pool.parts.sessions.byName.size).toBe(3);
 });
 
 test('proxyPool: without a member nothing is handed out, and the request counts as demand', () => {

@@ -58,7 +58,7 @@ describe('without the shared pool', () => {
     addMembers(a, 3, LIFE_MS);
     for (const session of ['s1', 's2']) await openSession(a, session);
     lose();
-    a.pool.forgetSession('s1');
+    a.pool.parts.sessions.forget('s1');
     await settled();
     expect(names(b)).toEqual(['s1', 's2']);
     await reconnect();
@@ -70,7 +70,7 @@ describe('without the shared pool', () => {
     addMembers(a, 3, LIFE_MS);
     const before = await openSession(a, 's1');
     lose();
-    a.pool.forgetSession('s1');
+    a.pool.parts.sessions.forget('s1');
     const after = await openSession(a, 's1');
     expect(after, 'the next member of the rotation').not.toBe(before);
     await reconnect();

@@ -125,7 +125,7 @@ test('machines: a session has the same member in all workers, and moves for all 
   expect(moved).not.toBe(opened.member);
   for (const kit of all) expect(kit.pool.memberOfSession('s2')).toBe(moved);
   expect((await acquireAt(b1, { session: 's2' })).member).toBe(moved);
-  b.primary.pool.forgetSession('s1');
+  b.primary.pool.parts.sessions.forget('s1');
   await settled();
   for (const kit of all) expect(kit.pool.sessions().map(({ id }) => id)).toEqual(['s2']);
 });

@@ -55,7 +55,7 @@ test('other replicas: a lease of an ended session does not count for a new sessi
   addMembers(kit, 1);
   openSession(kit);
   report(group, 'one', 1);
-  kit.pool.forgetSession('s1');
+  kit.pool.parts.sessions.forget('s1');
   openSession(kit);
   report(group, 'one', 0);
   report(group, 'two', 1);
@@ -69,7 +69,7 @@ test('other replicas: the leases of a replica that has left do not count for a n
   addMembers(kit, 1);
   openSession(kit);
   report(group, 'one', 1);
-  kit.pool.forgetSession('s1');
+  kit.pool.parts.sessions.forget('s1');
   openSession(kit);
   sharing.retain([]);
   report(group, 'two', 1);

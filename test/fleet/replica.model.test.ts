@@ -132,7 +132,7 @@ class Model {
         pool.rotateSession(`s${step.which % 3}`);
         break;
       case 'forget':
-        pool.forgetSession(`s${step.which % 3}`);
+        pool.parts.sessions.forget(`s${step.which % 3}`);
         break;
       case 'ban':
         pool.ban({

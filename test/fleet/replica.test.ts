@@ -185,7 +185,7 @@ test('replica: a session has the same member everywhere, and moves for all toget
   expect(a.pool.rotateSession('s1')).toMatchObject({ from: next.member });
   await settled();
   expect(b.pool.sessions()[0]?.member).toBe(a.pool.sessions()[0]?.member);
-  b.pool.forgetSession('s1');
+  b.pool.parts.sessions.forget('s1');
   await settled();
   expect(a.pool.sessions()).toEqual([]);
 });

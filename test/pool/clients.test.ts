@@ -211,7 +211,7 @@ test('clients: a session that another process served gets a verdict that names i
   addMembers(kit, 2);
   const member = kit.pool.members()[0];
   const record = { user: '', address: '', member: member?.id ?? '', ttlMs: 600_000, idleMs: 0, uses: 1 };
-  kit.pool.restoreSessions([['s', { record, ageMs: 0 }]]);
+  kit.pool.parts.sessions.restore([['s', { record, ageMs: 0 }]]);
   const me = { client: 'me', session: 's' };
   expect(say(kit, me, 'banned')).toBe('host-needed');
   expect(say(kit, { ...me, tag: 'r' }, 'banned', { host: 'www.shop.example' })).toBe('unknown');

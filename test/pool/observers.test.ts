@@ -71,7 +71,7 @@ test('observers: learn each change of members, sessions, sites and sources once'
     [() => pool.evict(pool.members()[1]?.id ?? ''), ['left 203.0.0.2 evicted']],
     [() => pool.rotateSession('s'), ['moved s rotated true false']],
     [() => pool.rotateSession('s'), ['bound s rotated']],
-    [() => pool.forgetSession('s'), ['ended s forgotten']],
+    [() => pool.parts.sessions.forget('s'), ['ended s forgotten']],
     [() => pool.evict(pool.members()[0]?.id ?? ''), ['left 203.0.0.1 evicted']],
   ];
   for (const [step, expected] of steps) {

@@ -8,7 +8,7 @@ function openJournaled(changes: Parameters<typeof openKit>[0] = {}) {
   const kit = openKit(changes);
   addMembers(kit, 3, 24 * HOUR_MS);
   let changeCount = 0;
-  const journal = kit.pool.sessionJournal(() => {
+  const journal = kit.pool.parts.sessions.journal(() => {
     changeCount += 1;
   });
   const taken = () => Object.fromEntries(journal.takeChanges(1_000));
@@ -18,7 +18,7 @@ function openJournaled(changes: Parameters<typeof openKit>[0] = {}) {
 /** Restores the sessions after a restart, `laterMs` after the record was written. */
 function restored(value: unknown, laterMs: number): PoolKit {
   const kit = openKit();
-  kit.pool.restoreSessions(decodeSessions([['abc', { value, ageMs: laterMs }]]));
+  kit.pool.parts.sessions.restore(decodeSessions([['abc', { value, ageMs: laterMs }]]));
   return kit;
 }
 
@@ -32,7 +32,7 @@ test('session journal: a new session, a move and an end are changes', () => {
   expect(taken(), 'taken once').toEqual({});
   kit.pool.rotateSession('abc');
   expect(taken()).toMatchObject({ abc: { member: kit.pool.sessions()[0]?.member } });
-  kit.pool.forgetSession('abc');
+  kit.pool.parts.sessions.forget('abc');
   expect(taken()).toEqual({ abc: undefined });
 });
 
@@ -60,7 +60,7 @@ test('session journal: the record of a session with an open tunnel never expires
     const next = taken()['abc'];
     ageMs = next === undefined ? ageMs + 1_000 : 0;
     record = next ?? record;
-    expect(restored(record, ageMs + 30_000).pool.sessionCount, `after ${second} s`).toBe(1);
+    expect(restored(record, ageMs + 30_000).pool.parts.sessions.byName.size, `after ${second} s`).toBe(1);
   }
   close(kit, lease);
 });
@@ -71,7 +71,7 @@ test('session journal: a restored session has been idle since its record, too', 
   kit.clock.advance(15_000);
   const [[, record] = []] = journal.all();
   expect(restored(record, 20_000).pool.sessions()).toMatchObject([{ id: 'abc', expiresInSeconds: 25 }]);
-  expect(restored(record, 45_000).pool.sessionCount).toBe(0);
+  expect(restored(record, 45_000).pool.parts.sessions.byName.size).toBe(0);
 });
 
 test('session journal: a restored session counts for its client', () => {
@@ -79,12 +79,12 @@ test('session journal: a restored session counts for its client', () => {
   const sessionOwner = { user: 'ann', address: '192.0.2.1' };
   for (const session of ['a', 'b', 'c']) use(kit, { session, sessionOwner });
   const after = openKit({ rotation: { maxSessionsPerClient: 3 } });
-  after.pool.restoreSessions(
+  after.pool.parts.sessions.restore(
     decodeSessions([...journal.all()].map(([name, value]) => [name, { value, ageMs: 0 }])),
   );
   addMembers(after, 3);
   use(after, { session: 'd', sessionOwner });
-  expect(after.pool.sessionCount).toBe(3);
+  expect(after.pool.parts.sessions.byName.size).toBe(3);
 });
 
 test('session journal: takeChanges returns no more changes than requested', () => {
@@ -92,7 +92,7 @@ test('session journal: takeChanges returns no more changes than requested', () =
   for (const session of ['a', 'b', 'c']) use(kit, { session });
   expect(journal.takeChanges(2)).toHaveLength(2);
   expect(journal.takeChanges(2)).toHaveLength(1);
-  for (const session of ['a', 'b', 'c']) kit.pool.forgetSession(session);
+  for (const session of ['a', 'b', 'c']) kit.pool.parts.sessions.forget(session);
   journal.dropChanges();
   expect(journal.takeChanges(2)).toEqual([]);
 });
@@ -104,5 +104,5 @@ test.each([
   { user: '', address: '', ttlMs: 1e15, idleMs: 0, uses: 1 },
   { user: '', address: '', ttlMs: 60_000, idleMs: -1, uses: 1 },
 ])('session journal: the record %j is ignored', (value) => {
-  expect(restored(value, 0).pool.sessionCount).toBe(0);
+  expect(restored(value, 0).pool.parts.sessions.byName.size).toBe(0);
 });

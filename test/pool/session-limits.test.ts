@@ -79,7 +79,7 @@ test('session limits: at the limit of all sessions, the client with the most giv
   for (const address of ['198.51.100.66', '198.51.100.67']) useMany(kit, address, 50, { user: '', address });
   expect(idsOf(kit, 'bob:')).toHaveLength(2);
   expect(idsOf(kit, 'alice:')).toHaveLength(5);
-  expect(kit.pool.sessionCount).toBe(20);
+  expect(kit.pool.parts.sessions.byName.size).toBe(20);
 });
 
 test('session limits: the addresses of an IPv6 network are one client', () => {
@@ -88,7 +88,7 @@ test('session limits: the addresses of an IPv6 network are one client', () => {
   for (let number = 1; number <= 10; number += 1) {
     use(kit, { session: `m${number}`, sessionOwner: { user: '', address: `2001:db8::${number}` } });
   }
-  expect(kit.pool.sessionCount).toBe(3);
+  expect(kit.pool.parts.sessions.byName.size).toBe(3);
 });
 
 test('session limits: a TTL above rotation.maxSessionTtl is refused, with both durations in the reason', () => {
@@ -97,7 +97,7 @@ test('session limits: a TTL above rotation.maxSessionTtl is refused, with both d
   const refused = refusal(kit, { session: 'abc', sessionTtlMs: 168 * HOUR_MS });
   expect(refused).toMatchObject({ code: 'bad-routing' });
   expect(refused.reason).toMatch(/ttl.*168h.*24h.*rotation\.maxSessionTtl/);
-  expect(kit.pool.sessionCount).toBe(0);
+  expect(kit.pool.parts.sessions.byName.size).toBe(0);
   use(kit, { session: 'abc', sessionTtlMs: 24 * HOUR_MS });
 });
 

@@ -75,7 +75,7 @@ test('exclusive: nobody else gets its exit while it lives', () => {
     use(kit, index % 2 === 0 ? {} : { session: `s${index}` }),
   );
   expect(others.map(({ member }) => member)).not.toContain(own.member);
-  kit.pool.forgetSession('x');
+  kit.pool.parts.sessions.forget('x');
   expect(Array.from({ length: 3 }, () => use(kit).member)).toContain(own.member);
 });
 
@@ -197,7 +197,7 @@ test('sessions: in random histories, no exclusive exit is shared and no fixed se
           }
           case 'forget': {
             const name = CLIENTS[each.who]?.session;
-            if (name !== undefined && kit.pool.forgetSession(name)) fixed.delete(name);
+            if (name !== undefined && kit.pool.parts.sessions.forget(name)) fixed.delete(name);
             break;
           }
           case 'rotate':

@@ -67,7 +67,7 @@ test('sessions: the member of a forgotten session is free for another session', 
   const kit = openKit();
   addMembers(kit, 3);
   const [first] = ['a', 'b', 'c'].map((session) => use(kit, { session }).member);
-  kit.pool.forgetSession('a');
+  kit.pool.parts.sessions.forget('a');
   for (const _turn of ['b', 'c']) use(kit);
   expect(use(kit, { session: 'd' }).member).toBe(first);
 });
@@ -251,9 +251,9 @@ test('sessions: each use restarts the idle time with its own TTL', () => {
   use(kit, { ...ABC, sessionTtlMs: 10_000 });
   expect(kit.pool.sessions()).toMatchObject([{ expiresInSeconds: 10 }]);
   kit.clock.advance(9_999);
-  expect(kit.pool.sessionCount).toBe(1);
+  expect(kit.pool.parts.sessions.byName.size).toBe(1);
   kit.clock.advance(1);
-  expect(kit.pool.sessionCount).toBe(0);
+  expect(kit.pool.parts.sessions.byName.size).toBe(0);
 });
 
 test('sessions: a rotation on request moves a session to another member', () => {
@@ -303,8 +303,8 @@ test('sessions: a forgotten session starts again', () => {
   const kit = openKit();
   addMembers(kit, 3);
   const own = acquire(kit, ABC);
-  expect(kit.pool.forgetSession('abc')).toBe(true);
-  expect(kit.pool.forgetSession('abc')).toBe(false);
+  expect(kit.pool.parts.sessions.forget('abc')).toBe(true);
+  expect(kit.pool.parts.sessions.forget('abc')).toBe(false);
   close(kit, own);
   expect(use(kit, ABC).member).not.toBe(own.member);
 });
@@ -365,6 +365,6 @@ test('sessions: many sessions share one timer', () => {
     if (answer instanceof Promise || !isLease(answer)) throw new Error('no lease');
     close(kit, answer);
   }
-  expect(kit.pool.sessionCount).toBe(sessions);
+  expect(kit.pool.parts.sessions.byName.size).toBe(sessions);
   expect(kit.clock.armedCount).toBe(2);
 });

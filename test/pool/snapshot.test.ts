@@ -12,9 +12,11 @@ function saved(kit: PoolKit): PoolSnapshot {
 
 /** Restores the sessions of another pool, as read back from a file `laterMs` later. */
 function restoreSessions(kit: PoolKit, before: PoolKit, laterMs: number): void {
-  const text = JSON.stringify([...before.pool.sessionJournal(() => {}).all()]);
+  const text = JSON.stringify([...before.pool.parts.sessions.journal(() => {}).all()]);
   const entries: [string, unknown][] = JSON.parse(text);
-  kit.pool.restoreSessions(decodeSessions(entries.map(([name, value]) => [name, { value, ageMs: laterMs }])));
+  kit.pool.parts.sessions.restore(
+    decodeSessions(entries.map(([name, value]) => [name, { value, ageMs: laterMs }])),
+  );
 }
 
 /** A pool with the snapshot of another one, restored `laterMs` later. */
@@ -129,7 +131,7 @@ test('snapshot: restoring twice adds nothing', () => {
   const after = restarted(before, 0);
   after.pool.restore(saved(before), 0);
   restoreSessions(after, before, 0);
-  expect([after.pool.members().length, after.pool.sessionCount]).toEqual([3, 1]);
+  expect([after.pool.members().length, after.pool.parts.sessions.byName.size]).toEqual([3, 1]);
 });
 
 test('snapshot: a new session gets no member of a restored session', () => {
