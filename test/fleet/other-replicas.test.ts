@@ -2,7 +2,19 @@
 import { expect, test } from 'vitest';
 import { PoolSharing } from '../../src/fleet/pool-sharing.ts';
 import type { Beat, Fact } from '../../src/fleet/schemas.ts';
-import { accept, acquire, addMembers, close, openKit, type PoolKit, stateOf, use } from '../pool/pool-kit.ts';
+import { isLease } from '../../src/pool/lease.ts';
+import {
+  accept,
+  acquire,
+  addMembers,
+  close,
+  fail,
+  openKit,
+  type PoolKit,
+  request,
+  stateOf,
+  use,
+} from '../pool/pool-kit.ts';
 import type { PoolChanges } from '../support/pool-settings.ts';
 
 const TTL_MS = 60_000;
@@ -145,7 +157,11 @@ test('other replicas: their uses count towards the limit, and the other group he
   expect(away.sharing.takeActivity().members).toMatchObject([{ member: id, uses: 3 }]);
   here.sharing.setUses(id, 4);
   here.sharing.setUses(id, 4);
-  expect(away.sharing.takeActivity().members).toMatchObject([{ member: id, uses: 1 }]);
+  here.sharing.setUses(id, 2); // an older count
+  const [told] = away.sharing.takeActivity().members;
+  expect(told, 'the service told its end, and nothing went through it here').toEqual({
+    ...{ member: id, uses: 1, openLeases: 0 },
+  });
   expect(here.sharing.takeActivity().members).toEqual([]);
   expect(stateOf(kit, id)).toBe('ready');
   here.sharing.setUses(id, 5);
@@ -222,3 +238,56 @@ test('other replicas: uses and the end of sessions reach the other group', () =>
   expect(away.heard.facts.filter(({ kind }) => kind === 'session.ended')).toHaveLength(1);
   expect(here.heard.facts.filter(({ kind }) => kind === 'session.ended')).toEqual([]);
 });
+
+test('other replicas: an answer of a target there reaches the other group without a new use', () => {
+  const { here, away, id } = openTwoGroups();
+  const answered = { member: id, uses: 0, openLeases: 0, answeredTo: '192.0.2.1' };
+  here.sharing.record('one', { ...emptyBeat, members: [answered] });
+  expect(away.heard.uses).toBe(1);
+  expect(away.sharing.takeActivity().members).toMatchObject([{ uses: 0, answeredTo: '192.0.2.1' }]);
+  expect(away.sharing.takeActivity().members).toEqual([]);
+});
+
+test('other replicas: they hear that a session is in use now while it has an open lease', () => {
+  const { kit, away } = openTwoGroups();
+  const lease = acquire(kit, SESSION);
+  accept(kit, lease);
+  const usedAt = kit.clock.monotonic();
+  kit.clock.advance(5_000);
+  expect(away.sharing.takeActivity().sessions).toMatchObject([
+    { session: 's1', uses: 1, openLeases: 1, usedAt: usedAt + 5_000, ttlMs: TTL_MS },
+  ]);
+  close(kit, lease);
+  const closedAt = kit.clock.monotonic();
+  use(kit, SESSION);
+  kit.clock.advance(5_000);
+  expect(away.sharing.takeActivity().sessions).toMatchObject([{ openLeases: 0, usedAt: closedAt }]);
+});
+
+test('other replicas: a ban that was lifted there serves a client that waits here', async () => {
+  const { kit, here, id } = openTwoGroups();
+  const exit = kit.pool.parts.members.find(id)?.exit ?? '';
+  const now = kit.clock.monotonic();
+  const ban = (untilAt: number): Fact => ({
+    ...{ kind: 'site.banned', source: 'city', site: 'shop.test', exit },
+    ...{ sinceAt: now, untilAt, forMs: 60_000, spacingMs: 0 },
+  });
+  here.sharing.apply([ban(now + 60_000)]);
+  const waiting = kit.pool.acquire(request({}, { targetHost: 'shop.test', waitMs: 15_000 }));
+  expect(waiting).toBeInstanceOf(Promise);
+  here.sharing.apply([ban(now)]);
+  expect(await waiting).toMatchObject({ member: id });
+});
+
+test.each([true, false])(
+  'other replicas: with the network down there (%s), faults of members count or not',
+  (on) => {
+    const { kit, here, id } = openTwoGroups();
+    here.sharing.apply([{ kind: 'evictions.frozen', on }]);
+    for (let time = 0; time < 2; time += 1) {
+      const lease = kit.pool.acquire(request());
+      if (!(lease instanceof Promise) && isLease(lease)) fail(kit, lease);
+    }
+    expect(stateOf(kit, id)).toBe(on ? 'ready' : 'left');
+  },
+);

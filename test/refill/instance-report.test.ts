@@ -139,6 +139,9 @@ test.each([
   await pass(rig.clock, 15_000);
   expect(rig.pool.limits.size, 'the service accepts calls again').toBe(0);
   expect([rig.status().state, rig.status().lastDraw?.result ?? null]).toEqual([state, result]);
+  rig.refiller.resume('city');
+  await pass(rig.clock, 1_000);
+  expect(rig.status().state, 'enough members, so nothing shows that the problem is gone').toBe(state);
 });
 
 test('instance report: both retry at the same moment, and one call is enough', async () => {

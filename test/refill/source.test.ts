@@ -228,7 +228,7 @@ test('source: 12008 of operation 1 halves the tunnels until a call succeeds', as
   await pass(rig.clock, MINUTE_MS);
   expect(rig.status()).toMatchObject({ state: 'paused', code: '12008' });
   expect(rig.pool.limits.get('city')).toBe(0.5);
-  await pass(rig.clock, 4 * MINUTE_MS + 1_000);
+  await pass(rig.clock, 4 * MINUTE_MS + 4_000);
   expect([rig.service.calls.length, rig.pool.limits.get('city')], 'an empty answer').toEqual([2, 0.5]);
   await pass(rig.clock, MINUTE_MS);
   expect(rig.pool.limits.has('city')).toBe(false);
