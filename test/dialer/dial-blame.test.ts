@@ -359,9 +359,12 @@ test('blame: a request in absolute form that a member took does not show that it
   } as const;
   const { dial } = makeDialer(await members(4, httpBehavior(BAD_GATEWAY)), {
     sources: new Map([['city', city]]),
+    waitForMemberMs: 0,
   });
   const forwarded = connectionOf(await dial('dead.example:80', { use: 'forward' }));
   expect(forwarded.forwardMode).toBe('absolute');
   forwarded.end({ cut: false });
   expect(failureOf(await dial('dead.example:80'))).toMatchObject({ code: 'target-unreachable', attempts: 2 });
+  connectionOf(await dial('dead.example:80', { use: 'forward' })).end({ cut: false, answered: true });
+  expect(failureOf(await dial('dead.example:80')), 'an answer shows it').toMatchObject({ attempts: 4 });
 });

@@ -267,3 +267,25 @@ test('forward: an unreachable member in absolute form is replaced', async () => 
   expect(connectionOf(await dial('target.example:80', FORWARD)).lease.member).toBe('m1');
   expect(pool.blames()).toEqual(['dead member-unreachable member']);
 });
+
+test('forward: the first byte of a response teaches when the next one of its target is late', async () => {
+  const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }]);
+  const mutes: (number | undefined)[] = [];
+  for (const firstByteMs of [2_000, 10, 10]) {
+    const connection = connectionOf(await dial('target.example:80', FORWARD));
+    mutes.push(connection.muteAfterMs);
+    connection.end({ cut: false, answered: true, firstByteMs });
+  }
+  expect(mutes).toEqual([4_000, 6_000, 5_880]);
+  expect(connectionOf(await dial('target.example:80')).muteAfterMs, 'of a tunnel').toBeUndefined();
+});
+
+test('forward: a response that the member made itself is no answer of the target', async () => {
+  const at = await openMember('http', httpBehavior('HTTP/1.1 403 No\r\n\r\n'));
+  const { dial, pool } = makeDialer([{ id: 'm1', at }]);
+  const connection = connectionOf(await dial('target.example:80', FORWARD));
+  expect(connection.forwardMode).toBe('absolute');
+  expect(connection.isMemberError({ status: 403, fields: [], isRead: true })).toBe(true);
+  connection.end({ cut: false, answered: true });
+  expect(pool.reports.at(-1)).toMatchObject({ kind: 'closed', cut: false, answered: false });
+});
