@@ -291,3 +291,23 @@ test.each([true, false])(
     expect(stateOf(kit, id)).toBe(on ? 'ready' : 'left');
   },
 );
+
+test('other replicas: a use there is a success of the member here, and only of one that is ready', () => {
+  const { kit, here, id } = openTwoGroups();
+  const of = (member: string) => kit.pool.parts.members.find(member);
+  const used = (member: string, uses: number): Beat => ({
+    ...emptyBeat,
+    members: [{ member, uses, openLeases: 0, latencyMs: 30 }],
+  });
+  here.sharing.record('one', used(id, 0));
+  expect(of(id)).toMatchObject({ lastSuccessAt: undefined, latencyMs: 30 });
+  kit.clock.advance(1_000);
+  here.sharing.record('one', used(id, 2));
+  expect(of(id)?.lastSuccessAt).toBe(kit.clock.monotonic());
+  kit.pool.addMembers('city', [
+    { protocol: 'http', host: '192.0.2.9', port: 1, endsAt: 600_000, unproven: true },
+  ]);
+  const joining = kit.pool.members().find(({ host }) => host === '192.0.2.9')?.id ?? '';
+  here.sharing.record('one', used(joining, 1));
+  expect(of(joining)?.lastSuccessAt).toBeUndefined();
+});
