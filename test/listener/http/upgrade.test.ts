@@ -32,7 +32,11 @@ test('upgrade: after a 101 both sides are joined, with the bytes that each has s
   await client.whole();
   client.end();
   await until('the end of the connection', () => listener.connectionCount === 0);
-  expect(events('tunnel.closed')).toMatchObject([{ kind: 'tunnel', member: 'm1' }]);
+  const bytes = {
+    bytesUp: origin.seen[0]?.length,
+    bytesDown: `${GRANTED}server first <client first><frame>`.length,
+  };
+  expect(events('tunnel.closed')).toMatchObject([{ kind: 'tunnel', member: 'm1', ...bytes }]);
   expect(events('connection.closed')).toMatchObject([{ protocol: 'upgrade', outcome: 'ok' }]);
 });
 
