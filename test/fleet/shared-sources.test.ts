@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import type { SharedState, SourceCommand } from '../../src/fleet/schemas.ts';
+import type { Fact, SharedState, SourceCommand } from '../../src/fleet/schemas.ts';
 import { openFleet, type ReplicaKit, settled } from './replica-kit.ts';
-import { EMPTY_STATE, Recorder } from './shared-pool-contract.ts';
+import { EMPTY_STATE, Recorder, siteBan } from './shared-pool-contract.ts';
 
 const commanded = (command: SourceCommand['command']): SourceCommand => ({
   kind: 'source.commanded',
@@ -74,6 +74,30 @@ test('shared sources: a shared state that was emptied gets the pauses and the re
     commanded('pause'),
     { kind: 'source.reported', source: 'harbor', quota: { remaining: 3 }, suspension: FROZEN },
   ]);
+});
+
+test('shared sources: a loaded state without a ban, or with an older one, gets it back', async () => {
+  const fleet = openFleet();
+  const published: Fact[] = [];
+  const { replica } = await fleet.open('a', {
+    wrap: (shared) => ({ ...shared, publish: (facts) => void published.push(...facts) }),
+  });
+  fleet.clock.advance(5_000);
+  const ban = siteBan(fleet, 'shop.test');
+  replica.receiveFacts([{ by: 'b', fact: ban }]);
+  const publishedFor = async (bans: SharedState['bans']) => {
+    published.length = 0;
+    replica.receiveState({ ...EMPTY_STATE, bans });
+    await settled();
+    replica.receiveFacts(published.map((fact) => ({ by: 'a', fact })));
+    return published.length;
+  };
+  const since = (ms: number) => ({ ...ban, sinceAt: ban.sinceAt + ms });
+  expect(await publishedFor([])).toBe(1);
+  expect(published).toEqual([ban]);
+  expect(await publishedFor([since(-1_001)])).toBe(1);
+  expect(await publishedFor([since(-1_000)]), 'the same moment by another clock').toBe(0);
+  expect(await publishedFor([ban])).toBe(0);
 });
 
 test('shared sources: a replica that starts gets the last report about each source', async () => {

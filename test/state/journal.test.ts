@@ -106,7 +106,7 @@ test('journal: changes are appended, and the last of a key counts', async () => 
   records.change('d', 3);
   await save(opened, path, '"d"');
   expect(readFileSync(path, 'utf8').startsWith(before)).toBe(true);
-  expect(await foundIn(path)).toEqual({ a: 2, c: 1, d: 3 });
+  expect(await foundIn(path), 'without b, which was removed').toStrictEqual({ a: 2, c: 1, d: 3 });
 });
 
 test('journal: a record knows its age, though the wall clock was set', async () => {

@@ -155,4 +155,5 @@ test.skipIf(process.platform !== 'linux')('moment: a process is known by its sta
     isAlive({ ...own, startTicks: Number(own.startTicks) + 1 }, { id: own.boot }),
     'a later process',
   ).toBe(false);
+  expect([isAlive(own, { id: own.boot }), isAlive(own, { id: 'another boot' })]).toEqual([true, false]);
 });
