@@ -188,7 +188,7 @@ test('replicas: this process keeps its part of the limits', () => {
     members.index.part = { count: 2, index, sharesClock: false, changedAt: 0 };
     let count = 0;
     for (const member of members.byId.values()) members.index.update(member, 0);
-    while (kit.pool.upcoming({ routing: {}, count: 1, isKnown: () => false }).length > 0) {
+    while (count < 9 && kit.pool.upcoming({ routing: {}, count: 1, isKnown: () => false }).length > 0) {
       acquire(kit);
       count += 1;
     }
