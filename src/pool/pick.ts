@@ -170,8 +170,10 @@ export class MemberPick implements CandidateCheck {
       const slotAt = this.#slotAt(member, site.name);
       if (slotAt > this.now) return this.#unfitUntil(slotAt);
     }
-    const untilAt = site.bannedForUser(member.exit, this.#user);
-    if (untilAt > this.now) return this.#unfitUntil(untilAt);
+    if (site.usersBans !== undefined) {
+      const untilAt = site.bannedForUser(member.exit, this.#user);
+      if (untilAt > this.now) return this.#unfitUntil(untilAt);
+    }
     const pair = pairAt(site, member);
     if (pair !== undefined) {
       if (pair.untilAt > this.now) return this.#unfitUntil(pair.untilAt);

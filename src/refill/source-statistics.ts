@@ -142,6 +142,7 @@ export class SourceStatistics {
 
   /** Runs for every tunnel, so it must be fast. */
   recordUse(): void {
+    if (this.failedInARow === 0) return;
     if (this.isDistrusted) this.#notBeforeAt = 0;
     this.failedInARow = 0;
     this.#distrustedDraws = 0;
