@@ -33,7 +33,7 @@ try {
     coverageAnalysis: 'perTest',
     concurrency: Number(values.parallel),
     // Far above what the unchanged code takes, so that a busy machine kills no mutant.
-    timeoutMS: 30_000,
+    timeoutMS: 10_000,
     reporters: ['clear-text'],
     clearTextReporter: { allowColor: false, logTests: false, reportTests: false },
     tempDirName,
