@@ -9,6 +9,7 @@ import { parse } from 'yaml';
 import { runProgram } from '../../src/commands/program.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { testFolder } from '../journeys/noria-process.ts';
+import { openTestSandbox, sourceLine } from '../support/noria.ts';
 import { fakeTerminal } from './fake-terminal.ts';
 
 const KEY = 'abcdef123456';
@@ -197,6 +198,17 @@ test('extract: draws from a link with a header, and prints the entries in the us
     timeout: 95,
   });
   expect(terminal.errors()).toContain('1 dropped: no usable address');
+});
+
+test('extract: a wrong key is explained in the language of the terminal, with the message of the service last', async () => {
+  const dir = testFolder();
+  const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic' }] });
+  const source = sourceLine(sandbox, 'a', 'short-classic').replace(/password: "\w+"/, 'password: wrong');
+  const file = join(dir, 'noria.yaml');
+  writeFileSync(file, `sources:\n${source}\nstate: { dir: "${dir}/state" }\n`, { mode: 0o600 });
+  const terminal = fakeTerminal({ env: { LANG: 'zh_CN.UTF-8' } });
+  expect(await runProgram(['extract', 'a', '-c', file], terminal)).toBe(1);
+  expect(terminal.errors()).toMatch(/^noria: 返回码 12001：密钥错误。[^（]+。（服务的消息：[^）]+）\n/);
 });
 
 test('link command: field names of the vendor cannot write to the terminal', async () => {
