@@ -340,7 +340,7 @@ export class StoreConnection {
       failures = (await this.#serve()) ? 0 : failures + 1;
       if (signal.aborted) return;
       onLost(this.#fault);
-      const maxMs = Math.min(MAX_DELAY_MS, MIN_DELAY_MS * 2 ** Math.min(failures, 8));
+      const maxMs = Math.min(MAX_DELAY_MS, MIN_DELAY_MS * 2 ** failures);
       await pause(clock, MIN_DELAY_MS + random() * (maxMs - MIN_DELAY_MS), signal);
       if (signal.aborted) return;
     }

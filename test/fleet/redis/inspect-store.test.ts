@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -14,7 +13,6 @@ import { Recorder, sharedMember } from '../shared-pool-contract.ts';
 import { openStoreStage } from './store-stage.ts';
 
 const NAME = 'crawl';
-const CERT = 'test/fixtures/service/tls/localhost.cert.pem';
 const inspect = (address: StoreAddress) => inspectStore(address, NAME, systemClock);
 
 function as(store: TestStore, username: string, password: string): StoreAddress {
@@ -40,25 +38,6 @@ async function openInfoServer(text: string): Promise<StoreAddress> {
     server: { host: '127.0.0.1', port: portOf(server), login: {}, tls: undefined, database: 0 },
   };
 }
-
-test('store check: a connection that is reset under TLS may lack a client certificate', async () => {
-  const server = createServer((socket) => {
-    socket.on('error', () => {}); // ignored: the test resets it
-    socket.on('data', () => socket.resetAndDestroy());
-  });
-  await listen(server);
-  onTestFinished(() => void server.close());
-  const inspectWith = (tls: StoreAddress['server']['tls']) =>
-    inspect({
-      label: 'resets',
-      server: { host: '127.0.0.1', port: portOf(server), login: {}, tls, database: 0 },
-    });
-  const setCertificate =
-    /ECONNRESET; check host and port .*; if the store asks for a client certificate, set fleet\.tls\.cert and fleet\.tls\.key$/;
-  expect((await inspectWith({})).errors).toEqual([expect.stringMatching(setCertificate)]);
-  for (const tls of [{ cert: readFileSync(CERT, 'utf8') }, undefined])
-    expect((await inspectWith(tls)).errors).toEqual([expect.not.stringMatching(setCertificate)]);
-});
 
 describe.skipIf(NO_STORE)('with a store', () => {
   test('store check: a good store has no errors, and its persistence decides about the warning', async () => {
