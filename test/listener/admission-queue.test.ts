@@ -80,6 +80,7 @@ test('connection limit: a client that has left while it waited takes no permit',
   limit.requests[0]?.(true);
   await until('the release', () => limit.releasedCount === 1);
   expect(listener.connectionCount).toBe(0);
+  limit.requests[1]?.(false);
 });
 
 test('connection limit: a client waits 2 s at most, and a later permit is released', async () => {

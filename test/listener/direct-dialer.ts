@@ -1,4 +1,7 @@
-/** A fake Dialer without members: each member connection is a plain connection to the target. */
+/**
+ * A fake Dialer without members: each member connection is a plain connection to the target. When the test ends, each lease
+ * must have ended, that of a forwarded request exactly once.
+ */
 
 import type { Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
@@ -13,6 +16,7 @@ import type {
 } from '../../src/dialer/contract.ts';
 import type { SiteResponse } from '../../src/dialer/evidence.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
+import { until } from '../support/until.ts';
 
 export interface DirectDialer extends Dialer {
   /** All requests in order, without the field `client`. */
@@ -27,6 +31,8 @@ export interface DirectDialer extends Dialer {
   })[];
   /** Whether the target answered, for each lease. */
   readonly answered: (boolean | undefined)[];
+  /** When the first part of a response came after the request, for each lease. */
+  readonly firstByteMs: (number | undefined)[];
   /** The number of dials that the listener has cancelled. */
   cancelled: number;
   /** The sockets of the member connections, in order of dialing. */
@@ -54,12 +60,14 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
   let memberCount = 0;
   let gate: Promise<void> = Promise.resolve();
   const idle: Socket[] = [];
+  const open = new Set<string>();
   const dialer: DirectDialer = {
     requests: [],
     clients: [],
     ended: [],
     responses: [],
     answered: [],
+    firstByteMs: [],
     cancelled: 0,
     sockets: [],
     failures: [],
@@ -75,7 +83,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
       memberCount += 1;
       const member = `m${memberCount}`;
       let cancelled = false;
-      const open = async (): Promise<DialResult> => {
+      const connected = async (): Promise<DialResult> => {
         await gate;
         if (cancelled) return { ok: false, failure: CLIENT_GONE };
         const failure = dialer.failures.shift();
@@ -98,6 +106,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           };
         }
         dialer.sockets.push(socket);
+        open.add(member);
         const connection: MemberConnection = {
           socket,
           early: Buffer.alloc(0),
@@ -107,18 +116,22 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           isMemberError: () => false,
           lease: { member, source: 'city' },
           attempts: 1,
-          end({ answered, firstByteMs: _, response, ...outcome }) {
+          end({ answered, firstByteMs, response, ...outcome }) {
+            if (!open.delete(member) && request.use === 'forward')
+              throw new Error(`${member} has ended twice`);
             if (response !== undefined) dialer.responses.push(response);
             dialer.answered.push(answered);
+            dialer.firstByteMs.push(firstByteMs);
             dialer.ended.push({ ...outcome, member });
             if (outcome.keep === true && options.reuse === true) idle.push(socket);
             else socket.destroy();
+            return outcome.mute === true ? 'member-mute' : undefined;
           },
           ...options.overrides,
         };
         return { ok: true, connection };
       };
-      void open().then(done);
+      void connected().then(done);
       return {
         cancel() {
           if (!cancelled) dialer.cancelled += 1;
@@ -127,7 +140,8 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
       };
     },
   };
-  onTestFinished(() => {
+  onTestFinished(async () => {
+    await until('the end of each lease', () => open.size === 0, 30_000);
     for (const socket of dialer.sockets) socket.destroy();
   });
   return dialer;

@@ -1,7 +1,7 @@
 /** A listener on a free loopback port with a fake dialer, and raw clients for it. */
 
 import { connect, type Socket } from 'node:net';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { NoriaError } from '../../src/core/faults.ts';
@@ -40,6 +40,9 @@ export const NO_DESK: ListenerOptions['desk'] = {
   rotateSession: () => false,
   closeTunnels: () => {},
 };
+
+/** What is left of a closed connection ends within a few turns of the event loop. */
+const LEFTOVER_MS = 30_000;
 
 const NAMES: readonly EventName[] = [
   'connection.opened',
@@ -82,7 +85,7 @@ export function listenerOptions(
   };
 }
 
-/** Opens a listener and closes it when the test ends. */
+/** Opens a listener. When the test ends, it closes it and checks that nothing is left of its connections. */
 export async function listen(
   dialer: Dialer,
   differing: Partial<ListenerOptions> = {},
@@ -92,7 +95,12 @@ export async function listen(
   const emitted: EmittedEvent[] = [];
   for (const name of NAMES) options.bus.on(name, (event) => emitted.push({ name, event }));
   const listener = await openListener(options);
-  onTestFinished(() => listener.close());
+  onTestFinished(async () => {
+    await listener.close();
+    await until('no deadline', () => options.deadlines.size === 0, LEFTOVER_MS);
+    const count = (name: EventName) => emitted.filter((entry) => entry.name === name).length;
+    expect(count('connection.closed')).toBe(count('connection.opened'));
+  });
   return {
     listener,
     port: listener.addresses[0]?.port ?? 0,

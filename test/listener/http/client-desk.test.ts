@@ -1,8 +1,11 @@
 /** What a client asks noria at noria.invalid, over each protocol. The pool behind it has its own tests. */
 import { expect, test } from 'vitest';
 import { EventBus } from '../../../src/core/events.ts';
+import { Secret } from '../../../src/core/secret.ts';
+import { Access } from '../../../src/listener/access.ts';
 import type { ListenerOptions } from '../../../src/listener/client-connection.ts';
-import type { ClientName, Leases, Verdict } from '../../../src/pool/leases.ts';
+import type { ClientName, ClientUse, Leases, Verdict } from '../../../src/pool/leases.ts';
+import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';
@@ -20,7 +23,10 @@ const STATE: ReturnType<Leases['describe']> = {
 };
 
 /** A listener whose desk answers STATE and knows the session `cart`. Records what the clients said. */
-async function stage(options: Partial<ListenerOptions> = {}) {
+async function stage(
+  options: Partial<ListenerOptions> = {},
+  overrides: Partial<ListenerOptions['desk']> = {},
+) {
   const asked: ClientName[] = [];
   const said: (Verdict & { session: string | undefined })[] = [];
   const closed: string[] = [];
@@ -32,7 +38,7 @@ async function stage(options: Partial<ListenerOptions> = {}) {
         return STATE;
       },
       judge(name, verdict) {
-        if (name.session !== 'cart') return 'unknown';
+        if (name.session?.endsWith('cart') !== true) return 'unknown';
         if (verdict.host === undefined) return 'host-needed';
         said.push({ ...verdict, session: name.session });
         return { host: verdict.host };
@@ -42,8 +48,8 @@ async function stage(options: Partial<ListenerOptions> = {}) {
     rotateSession: (name) => name === 'cart',
     closeTunnels: (_name, host) => closed.push(host),
   };
-  const { port, events } = await listen(dialer, { desk, ...options });
-  return { port, events, dialer, asked, said, closed };
+  const { port, events, listener } = await listen(dialer, { desk: { ...desk, ...overrides }, ...options });
+  return { port, events, listener, dialer, asked, said, closed };
 }
 
 const basic = (user: string) =>
@@ -154,4 +160,101 @@ test('desk: another port and https are refused, over every protocol', async () =
   expect(await receive(`${SOCKS5}${socks5Request(81)}`, 4)).toBe('\x05\x00\x05\x02');
   expect(asked).toEqual([]);
   expect(dialer.requests).toEqual([]);
+});
+
+/** A desk that knows the last use only when the test answers. */
+async function slowStage() {
+  const { promise, resolve } = Promise.withResolvers<ClientUse | undefined>();
+  const uses: unknown[] = [];
+  const clients: ListenerOptions['desk']['clients'] = {
+    describe: (_name, use) => {
+      uses.push(use);
+      return STATE;
+    },
+    judge: (_name, _verdict, use) => {
+      uses.push(use);
+      return 'unknown';
+    },
+  };
+  const kit = await stage({}, { lastUse: () => promise, clients });
+  return { ...kit, resolve, uses };
+}
+
+const USE = { member: 'm7' } as unknown as ClientUse;
+
+test.each([
+  ['GET /', ' 200 '],
+  ['GET /ok', ' 404 '],
+])('desk: what other processes know decides the answer to %s', async (request, status) => {
+  const { port, resolve, uses } = await slowStage();
+  const [method, path] = request.split(' ');
+  const client = await RawClient.open(port);
+  client.send(`${method} http://${NAME}${path} HTTP/1.1\r\nHost: x\r\n\r\n`);
+  client.send(`GET http://${NAME}/nothing HTTP/1.1\r\nHost: x\r\n\r\n`);
+  resolve(USE);
+  const received = await client.until('both answers', (text) => text.split('HTTP/1.1 ').length === 3);
+  expect(received).toContain(status);
+  expect(uses).toEqual([USE]);
+});
+
+test('desk: an answer for a client that has left is dropped', async () => {
+  const { port, resolve, uses, listener, events } = await slowStage();
+  const client = await RawClient.open(port);
+  client.send(`GET http://${NAME}/ok HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await until('the connection', () => listener.connectionCount === 1);
+  client.socket.destroy();
+  await until('the close', () => listener.connectionCount === 0);
+  resolve(USE);
+  await until('the answer', () => uses.length === 1);
+  expect(events('client.refused')).toEqual([]);
+  expect(events('connection.closed')).toMatchObject([{ outcome: 'client-gone' }]);
+});
+
+test.each([
+  ['', 404],
+  ['-session-other', 404],
+  ['-session-cart', 204],
+])('desk: only a known session rotates (a%s)', async (options, status) => {
+  const { port } = await stage();
+  const client = await RawClient.open(port);
+  client.send(`POST http://${NAME}/rotate HTTP/1.1\r\nHost: x\r\n${basic(`a${options}`)}\r\n`);
+  expect(await client.until('the head', (text) => text.includes('\r\n\r\n'))).toContain(` ${status} `);
+});
+
+test.each(['/', `http://${NAME}/`, `HTTP://${NAME}`, `http://${NAME}?a=b`, '?a=b'])(
+  'desk: in a tunnel, %s is its root',
+  async (target) => {
+    const { port, asked } = await stage();
+    const client = (await RawClient.open(port)).send(`CONNECT ${NAME}:80 HTTP/1.1\r\n\r\n`);
+    await client.until('the tunnel', (text) => text.endsWith('\r\n\r\n'));
+    client.send(`GET ${target} HTTP/1.1\r\nHost: ${NAME}\r\n\r\n`);
+    await client.until('the answer', (text) => text.endsWith('}\n'));
+    expect(asked).toHaveLength(1);
+  },
+);
+
+test('desk: a CONNECT in a tunnel to it is no tunnel', async () => {
+  const { port, dialer } = await stage();
+  const connect = (host: string) => `CONNECT ${host}:80 HTTP/1.1\r\nHost: x\r\n\r\n`;
+  const client = (await RawClient.open(port)).send(`${connect(NAME)}${connect('a.example')}`);
+  await client.until('the answer', (text) => text.includes(' 404 '));
+  expect(dialer.requests).toEqual([]);
+});
+
+test('desk: the user of a verdict is the one of the request', async () => {
+  const users = [{ username: 'ann', password: new Secret('x') }];
+  const access = new Access({ users, allow: [], denyTargets: [], clock: ManualClock.dayOld() });
+  const { port, said } = await stage({ access });
+  for (const path of ['/ok', '/banned']) {
+    const client = await RawClient.open(port);
+    client.send(
+      `GET http://${NAME}${path}?host=a.example HTTP/1.1\r\nHost: x\r\n${basic('ann-session-cart')}\r\n`,
+    );
+    await client.until('the head', (text) => text.includes('\r\n\r\n'));
+  }
+  const common = { host: 'a.example', forMs: undefined, user: 'ann', session: 'ann:cart' };
+  expect(said).toEqual([
+    { verdict: 'ok', ...common },
+    { verdict: 'banned', ...common },
+  ]);
 });
