@@ -15,7 +15,7 @@ import {
 } from '../admin/schemas.ts';
 import { type Environment, ParsedDocument, valueAt } from '../config/document.ts';
 import { decodeText, findDefaultFile, systemFiles, whyUnreadable } from '../config/files.ts';
-import { describeError, FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
+import { describeError, errnoOf, FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort, parsePort } from '../core/host-port.ts';
 import { type ListenAddress, localHostOf, readListenAddress } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
@@ -166,7 +166,7 @@ async function send(
 }
 
 function reasonOf(cause: unknown, origin: string, { timeoutMs = TIMEOUT_MS }: Call): string {
-  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  const code = errnoOf(cause);
   const isTls = origin.startsWith('https:');
   if (code === 'ECONNREFUSED') return 'nothing listens there';
   if (code === 'ENOTFOUND') return 'the host name does not exist';
@@ -174,7 +174,7 @@ function reasonOf(cause: unknown, origin: string, { timeoutMs = TIMEOUT_MS }: Ca
   if (code === 'EPROTO' && isTls) return 'the server does not speak TLS; use http://';
   if (code === 'ECONNRESET' && !isTls)
     return 'the server closed the connection; if it speaks TLS, use https://';
-  if (code.startsWith('HPE_')) return 'the server does not speak HTTP';
+  if (code?.startsWith('HPE_') === true) return 'the server does not speak HTTP';
   return describeError(cause);
 }
 

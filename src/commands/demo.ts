@@ -13,7 +13,7 @@ import { InvalidArgumentError } from 'commander';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { pause, systemBoot, systemClock } from '../core/clock.ts';
-import { describeError } from '../core/faults.ts';
+import { describeError, errnoOf } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
 import { isLocalAddress, localHostOf } from '../core/listen-address.ts';
 import { createLog } from '../core/log.ts';
@@ -404,8 +404,7 @@ async function start(program: string, port: number, folder: string): Promise<Chi
     return child;
   } catch (error) {
     // EACCES: no folder of the search path has it, and one of them is closed to this user
-    if (error instanceof Error && 'code' in error && /^(ENOENT|EACCES)$/.test(String(error.code)))
-      return undefined;
+    if (/^(ENOENT|EACCES)$/.test(errnoOf(error) ?? '')) return undefined;
     throw badUsage(`--replicas: ${program} does not start: ${describeError(error)}`);
   }
 }

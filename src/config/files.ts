@@ -1,7 +1,7 @@
 /** Reads the files that a configuration names, and reports secrets that other users can read. */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { describeError } from '../core/faults.ts';
+import { describeError, errnoOf } from '../core/faults.ts';
 import type { Problems } from './problems.ts';
 import type { ScalarType } from './scalars.ts';
 
@@ -18,7 +18,7 @@ export const systemFiles: ConfigFiles = {
 };
 
 export function whyUnreadable(error: unknown, file = 'the file'): string {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+  return errnoOf(error) === 'ENOENT'
     ? `${file} does not exist; check the path`
     : `cannot read the file: ${describeError(error)}; check the path and the permissions of the file`;
 }

@@ -453,6 +453,12 @@ export function hasCode(error: unknown, code: FaultCode): error is NoriaError {
   return error instanceof NoriaError && error.code === code;
 }
 
+/** The code of the system or of Node: `ENOENT`. */
+export function errnoOf(error: unknown): string | undefined {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return typeof code === 'string' ? code : undefined;
+}
+
 /** One line for any thrown value; for an AggregateError, with the texts of all its errors. */
 export function describeError(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0)

@@ -3,7 +3,7 @@
  * comparisons of addresses, also with noria's own.
  */
 import { hostname, networkInterfaces } from 'node:os';
-import { describeError, NoriaError } from './faults.ts';
+import { describeError, errnoOf, NoriaError } from './faults.ts';
 import { formatHostPort, type HostPort, hostPort } from './host-port.ts';
 import { embeddedIpv4, isLoopbackAddress } from './networks.ts';
 
@@ -179,7 +179,7 @@ const LISTEN_FAILURES: Readonly<Record<string, string>> = {
 };
 
 export function listenFailure(where: string, cause: unknown): NoriaError {
-  const errno = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  const errno = errnoOf(cause) ?? '';
   const reason = Object.hasOwn(LISTEN_FAILURES, errno) ? LISTEN_FAILURES[errno] : describeError(cause);
   return new NoriaError('listen-failed', `cannot listen on ${where}: ${reason}`, { cause });
 }

@@ -3,7 +3,7 @@
  * that noria can name the lines that are none; a list in JSON is read as the answer of a link.
  */
 import { readFile } from 'node:fs/promises';
-import { NoriaError } from '../core/faults.ts';
+import { errnoOf, NoriaError } from '../core/faults.ts';
 import { bodyText, unexpectedStatus } from './answer.ts';
 import { SUCCESS } from './codes.ts';
 import type { DecodedDraw, RefuseAddress } from './decode.ts';
@@ -24,7 +24,7 @@ export async function readListFile(file: string): Promise<Buffer> {
   try {
     return await readFile(file);
   } catch (cause) {
-    const why = cause instanceof Error && 'code' in cause ? String(cause.code) : 'error';
+    const why = errnoOf(cause) ?? 'error';
     const message = `noria cannot read the list ${file} (${why}); check the path and its permissions`;
     throw new NoriaError('list-unreadable', message, { cause });
   }

@@ -9,7 +9,7 @@ import net, { type LookupFunction, type Socket } from 'node:net';
 import tls from 'node:tls';
 import type { Clock } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
-import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
+import { describeError, errnoOf, type FaultCode, NoriaError } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
 import { oneLine } from './fields.ts';
 import type { ServiceRequest } from './request.ts';
@@ -329,7 +329,7 @@ function transportError(
   nowAt: number,
 ): NoriaError {
   const ms = Math.round(nowAt - startedAt);
-  const errno = codeOf(error);
+  const errno = errnoOf(error);
   const [code, message] = faultOf(errno, error, { host, ms });
   const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
   // The error of the HTTP parser contains received bytes, which may quote the request with its key: it is no cause.
@@ -390,9 +390,4 @@ function faultOf(
 
 function isParserError(errno: string | undefined): boolean {
   return errno?.startsWith('HPE_') === true;
-}
-
-function codeOf(error: unknown): string | undefined {
-  if (!(error instanceof Error) || !('code' in error)) return undefined;
-  return typeof error.code === 'string' ? error.code : undefined;
 }

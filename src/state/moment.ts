@@ -2,6 +2,7 @@
 import { readFileSync, readlinkSync } from 'node:fs';
 import { z } from 'zod';
 import type { BootClock, Clock } from '../core/clock.ts';
+import { errnoOf } from '../core/faults.ts';
 
 export const momentSchema = z.object({
   wallAt: z.number(),
@@ -77,7 +78,7 @@ function exists(pid: number): boolean {
     return true;
   } catch (error) {
     // EPERM: the process exists, but belongs to another user.
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+    return errnoOf(error) === 'EPERM';
   }
 }
 
