@@ -43,7 +43,9 @@ export async function openState(options: StateOptions) {
   if (folder === undefined) {
     return { pace: createPaceMemory(timekeeper), addOwnCalls: (shared: PaceStore) => shared, ...nothing };
   }
-  await createFolder(folder);
+  await createFolders(resolve(folder)).catch((cause: unknown) => {
+    throw unusableFolder(folder, describeError(cause), cause);
+  });
   const [problem] = await inspectFolder(folder);
   if (problem !== undefined) throw unusableFolder(folder, problem);
   const paceFile = { folder, timekeeper, warn, process: thisProcess(boot) };
@@ -70,15 +72,6 @@ export async function openState(options: StateOptions) {
 
 /** `owner` is null if no process uses the folder, or if the lock file is damaged. */
 const lockSchema = z.object({ owner: processSchema.nullable().catch(null) }).catch({ owner: null });
-
-async function createFolder(folder: string): Promise<void> {
-  try {
-    await createFolders(resolve(folder));
-  } catch (cause) {
-    const message = `cannot create the state folder ${folder}: ${describeError(cause)}`;
-    throw new NoriaError('state-unwritable', message, { cause, context: { folder } });
-  }
-}
 
 /**
  * Creates the folder and its parents. Does not use the option `recursive` of Node's `mkdir`: with it, `mkdir` never

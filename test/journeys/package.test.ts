@@ -168,7 +168,7 @@ state: { dir: "${join(locked, 'state')}" }
   });
   expect(await noria.ended).toEqual([1, null]);
   expect(noria.err()).toMatch(
-    /^noria: cannot create the state folder \S+\/locked\/state: .*EACCES.*\n {2}Make state.dir writable for the user that runs noria/,
+    /^noria: cannot use the state folder \S+\/locked\/state: .*EACCES.*\n {2}Make state.dir writable for the user that runs noria/,
   );
 });
 

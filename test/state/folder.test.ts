@@ -41,6 +41,15 @@ test('state folder: a second daemon fails with the pid of the first until that h
   await open(dir);
 });
 
+test('state folder: a daemon that fails to start does not lock it', async () => {
+  const dir = temporaryFolder();
+  const stopped = () => {
+    throw new Error('the clock has stopped');
+  };
+  await expect(open(dir, { clock: { ...systemClock, monotonic: stopped } })).rejects.toThrow('has stopped');
+  await open(dir);
+});
+
 test('state folder: a killed daemon does not lock it, a running one does', async () => {
   const dir = temporaryFolder();
   const owner = spawn(process.execPath, [OWNER, dir], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -107,7 +116,14 @@ test('state folder: a command shares the pace with a daemon and never writes the
 test('state folder: fails if it cannot be created', async () => {
   const file = join(temporaryFolder(), 'file');
   writeFileSync(file, '');
-  await expect(open(join(file, 'state'))).rejects.toMatchObject({ code: 'state-unwritable' });
+  for (const dir of [file, join(file, 'state'), join(file, 'deep', 'state')])
+    await expect(open(dir)).rejects.toMatchObject({
+      code: 'state-unwritable',
+      message: expect.stringMatching(
+        `^cannot use the state folder ${dir}: (EEXIST|ENOTDIR): .*, mkdir '${file}`,
+      ),
+      context: { folder: dir },
+    });
 });
 
 test.runIf(existsSync('/proc/self')).each(['/proc', '/proc/noria', '/proc/noria/deep'])(
@@ -123,6 +139,8 @@ test('state folder: without one, the pace is in memory and there is no snapshot'
   const queue = [{ id: 'a', intervalMs: 1, renewedAt: state.pace.now(), validMs: 1 }];
   await state.pace.change('k', () => ({ newEntry: { queue }, result: undefined }));
   expect(await state.pace.change('k', (entry) => ({ result: entry?.queue }))).toEqual(queue);
+  const { state: fleet } = await open(undefined);
+  expect(state.addOwnCalls(fleet.pace)).toBe(fleet.pace);
   expect(state.snapshot.read('pool')).toBeUndefined();
 });
 
