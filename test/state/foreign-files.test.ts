@@ -20,6 +20,7 @@ import {
   findOwnerProblem,
   inspectFolder,
   type Owners,
+  readStateFile,
   replaceStateFile,
   sweepDrafts,
 } from '../../src/state/state-files.ts';
@@ -208,4 +209,10 @@ test('state folder: a draft that cannot be removed is an error', async () => {
   mkdirSync(join(dir, 'pace.x.tmp'));
   await expect(sweepDrafts(dir)).rejects.toThrow('pace.x.tmp');
   expect(readdirSync(dir)).toEqual(['pace.x.tmp']);
+});
+
+test.skipIf(process.platform === 'win32')('state file: a device is not read', async () => {
+  await expect(readStateFile('/dev/null')).rejects.toThrow(
+    '/dev/null is a device, not a regular file; remove it',
+  );
 });

@@ -117,13 +117,6 @@ test.each([
   expect(warnings[0]).toContain(aside);
 });
 
-test.skipIf(process.platform === 'win32')('snapshot: a device is not read', async () => {
-  const { warnings } = await open('/dev/null');
-  expect(warnings).toEqual([
-    'cannot read the snapshot /dev/null: /dev/null is a device, not a regular file; remove it',
-  ]);
-});
-
 test('snapshot: the newest three invalid files are kept', async () => {
   const folder = temporaryFolder();
   const path = join(folder, 'snapshot.json');
