@@ -66,7 +66,10 @@ export function start(
   request: DialRequest,
 ): Dialing & { readonly result: Promise<DialResult> } {
   const { promise: result, resolve } = Promise.withResolvers<DialResult>();
+  let results = 0;
   const dialing = dialer.dial(request, (answer) => {
+    results += 1;
+    expect(results, 'results of one dial').toBe(1);
     if (answer.ok) answer.connection.socket.pause(); // the test adds its listeners later
     resolve(answer);
   });
