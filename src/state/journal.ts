@@ -81,11 +81,9 @@ export class Journal {
     if (this.#closed) return this.#writing;
     this.#closed = true;
     await this.#writing;
-    if (this.#source !== undefined) {
-      await this.#closeFile(); // makes `#write` replace the whole file, so that all records get the time of this write
-      this.#dirty = true;
-      await this.#write();
-    }
+    await this.#closeFile(); // makes `#write` replace the whole file, so that all records get the time of this write
+    this.#dirty = true;
+    await this.#write();
     await this.#closeFile();
   }
 

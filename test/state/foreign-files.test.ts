@@ -133,6 +133,10 @@ test('state folder: a path that is not a directory is a problem, a missing one i
   writeFileSync(file, '');
   expect(await inspectFolder(file)).toEqual([`${file} is not a directory`]);
   expect(await inspectFolder(join(file, '..', 'missing'))).toEqual([]);
+  const loop = join(file, '..', 'loop');
+  symlinkSync(loop, loop);
+  const error = { code: 'state-unwritable', message: expect.stringContaining(`state folder ${loop}: ELOOP`) };
+  await expect(inspectFolder(loop)).rejects.toMatchObject(error);
 });
 
 test('state folder: may itself be behind a link', async () => {

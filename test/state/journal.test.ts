@@ -219,6 +219,7 @@ test('journal: the last write has every record, and close is safe to call twice'
   records.set('a', 1);
   await Promise.all([journal.close(), journal.close()]);
   records.change('b', 1);
+  await journal.close();
   expect(await foundIn(path)).toEqual({ a: 1 });
 });
 

@@ -3,14 +3,7 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { systemBoot, systemClock } from '../../src/core/clock.ts';
-import {
-  createTimekeeper,
-  elapsedBetween,
-  isAlive,
-  type Moment,
-  type ProcessIdentity,
-  thisProcess,
-} from '../../src/state/moment.ts';
+import { createTimekeeper, type Moment, type ProcessIdentity, thisProcess } from '../../src/state/moment.ts';
 import { createPaceFile, type LastCall, type PaceEntry } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { temporaryFolder } from './temporary-folder.ts';
@@ -105,24 +98,6 @@ test('pace file: an instance without a call for a week is removed at the next ca
   expect(await entry('new')).toBeDefined();
 });
 
-test('moment: uses the boot clock within one boot and the wall clock across boots', () => {
-  const then = { wallAt: 1_000, boot: 'a', elapsedMs: 50 };
-  expect(elapsedBetween(then, { wallAt: 9_999_999, boot: 'a', elapsedMs: 60 })).toBe(10);
-  expect(elapsedBetween(then, { wallAt: 3_000, boot: 'b', elapsedMs: 1 })).toBe(2_000);
-  expect(elapsedBetween(then, { wallAt: 400, boot: 'b', elapsedMs: 1 })).toBe(-600);
-});
-
-test('moment: a stopwatch counts the time in which the machine was suspended', () => {
-  const times = { monotonicMs: 0, uptimeMs: 500 };
-  const boot = { id: 'a', elapsedMs: () => times.monotonicMs, uptimeMs: () => times.uptimeMs };
-  const clock = { now: () => 0, monotonic: () => times.monotonicMs };
-  const elapsedMs = createTimekeeper(clock, boot).stopwatch();
-  times.monotonicMs += 30;
-  expect(elapsedMs()).toBe(30);
-  times.uptimeMs += 60_000;
-  expect(elapsedMs()).toBe(60_000);
-});
-
 test('pace file: a turn of a process that has ended is void, one of another container is not', async () => {
   const folder = temporaryFolder();
   const boot = systemBoot();
@@ -145,15 +120,4 @@ test('pace file: a turn of a process that has ended is void, one of another cont
   await store.change('service 1', () => ({ newEntry: { queue }, result: undefined }));
   const found = await store.change('service 1', (entry) => ({ result: entry?.queue.map(({ id }) => id) }));
   expect(found).toEqual(['own', 'elsewhere', 'unknown']);
-});
-
-test.skipIf(process.platform !== 'linux')('moment: a process is known by its start and its namespace', () => {
-  const own = thisProcess(systemBoot());
-  expect(own).toMatchObject({ pid: process.pid, namespace: expect.stringMatching(/^pid:/) });
-  expect(own.startTicks).toBeGreaterThan(0);
-  expect(
-    isAlive({ ...own, startTicks: Number(own.startTicks) + 1 }, { id: own.boot }),
-    'a later process',
-  ).toBe(false);
-  expect([isAlive(own, { id: own.boot }), isAlive(own, { id: 'another boot' })]).toEqual([true, false]);
 });

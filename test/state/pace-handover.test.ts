@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Claim, claimCall, settleCall, waitBefore } from '../../src/refill/pace-rule.ts';
 import { openState } from '../../src/state/folder.ts';
@@ -38,7 +40,7 @@ function openStage() {
     const monotonic = () => clock.monotonic();
     return createPaceMemory(createTimekeeper({ now, monotonic }, bootOf(clock, 'store')));
   };
-  return { clock, open, openFleet };
+  return { clock, dir, open, openFleet };
 }
 
 const turn = { id: 'turn 1', rule: RULE };
@@ -109,6 +111,14 @@ test('pace handover: a daemon knows the fleet in which a command called', async 
   const { open } = openStage();
   await open({ daemon: false, fleet: 'crawl' });
   expect(await waitMs((await open()).pace)).toBe(GAP_MS);
+});
+
+test('pace handover: an unreadable file counts as a call just now, with one warning, also in a fleet', async () => {
+  const { dir, open, openFleet } = openStage();
+  writeFileSync(join(dir, 'pace.3.json'), 'not json');
+  const joined = await open({ fleet: 'crawl' });
+  expect(joined.warnings).toEqual([expect.stringContaining(`the pace file in ${dir} is unreadable`)]);
+  expect(await waitMs(joined.addOwnCalls(openFleet()))).toBe(GAP_MS);
 });
 
 test('pace handover: a daemon that cannot lock the folder changes no pace', async () => {

@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { BROKEN, sweepDrafts, VersionedFile } from '../../src/state/state-files.ts';
@@ -139,4 +139,25 @@ test('versioned file: what a killed process left over delays no change, and a ch
       .filter((name) => !own.test(name))
       .sort(),
   ).toEqual([...leftOver].sort());
+});
+
+test('versioned file: the eight newest versions stay', async () => {
+  const folder = temporaryFolder();
+  const file = new VersionedFile(folder, 'count');
+  for (let time = 0; time < 12; time += 1) await file.change(plusOne);
+  const numbers = readdirSync(folder).map((name) => Number(name.split('.')[1]));
+  expect(numbers.sort((a, b) => a - b)).toEqual([5, 6, 7, 8, 9, 10, 11, 12]);
+});
+
+// Else a process that was suspended finds its base version, although the version that it creates existed before.
+test('versioned file: no version is removed before an older one', async () => {
+  const folder = temporaryFolder();
+  const write = (number: number) => writeFileSync(join(folder, `count.${number}.json`), '{"value":1}');
+  for (const number of [2, 10, 3, 1, 11, 5, 6, 20]) write(number);
+  mkdirSync(join(folder, 'count.4.json')); // cannot be removed as a file is
+  await expect(new VersionedFile(folder, 'count').change(plusOne)).rejects.toMatchObject({
+    code: 'state-unwritable',
+  });
+  const left = readdirSync(folder).map((name) => Number(name.split('.')[1]));
+  expect(left.sort((a, b) => a - b)).toEqual([4, 5, 6, 10, 11, 20, 21]);
 });
