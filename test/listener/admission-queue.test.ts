@@ -115,6 +115,22 @@ test('connection limit: at most 512 clients wait, and the others are refused at 
   expect(await next.whole()).toMatch(/^HTTP\/1\.1 400 /);
 });
 
+test('connection limit: an answer that is there at once needs no wait', async () => {
+  let released = 0;
+  const answers = [true, false, true];
+  const release = () => {
+    released += 1;
+  };
+  const sharedLimit = { acquire: () => answers.shift() ?? false, release };
+  const { port, listener } = await listen(directDialer(), { sharedLimit });
+  const [first, second] = [await RawClient.open(port), await RawClient.open(port)];
+  expect(await first.send(REQUEST).whole()).toMatch(/^HTTP\/1\.1 400 /);
+  expect(await second.send(REQUEST).whole()).toMatch(/^HTTP\/1\.1 503 /);
+  for (const { socket } of [first, second]) socket.destroy();
+  await until('both closes', () => listener.connectionCount === 0);
+  expect(released, 'only the allowed one').toBe(1);
+});
+
 /** Opens connections from a process of their own: this one may have no more than 1,024 descriptors. They close with the test. */
 function openElsewhere(count: number, port: number): void {
   const open = `for (let n = 0; n < ${count}; n += 1) require('node:net').connect(${port}, '127.0.0.1').on('error', () => {})`;

@@ -1,14 +1,15 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer, Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Dialer } from '../../src/dialer/contract.ts';
 import type { ListenerOptions } from '../../src/listener/client-connection.ts';
 import { openListener } from '../../src/listener/listener.ts';
 import { freePorts } from '../support/free-port.ts';
 import { LoopClock } from '../support/loop-clock.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { connectTo, failure, listen, listenerOptions, RawClient, socks4To, socks5To } from './harness.ts';
@@ -348,4 +349,101 @@ test('listener: close ends everything at once and is idempotent', async () => {
   await until('the end of the lease', () => dialer.ended.length === 1);
   expect(dialer.sockets[0]?.destroyed).toBe(true);
   expect(deadlines.size).toBe(0);
+});
+
+test('listener: a second call of listen changes nothing, and after stop it uses the same port', async () => {
+  const origin = await echo();
+  const { listener, port } = await listen(directDialer());
+  const tunnel = (await RawClient.open(port)).send(connectTo(origin.port));
+  await tunnel.until('the tunnel', (text) => text.endsWith('\r\n\r\n'));
+  await listener.listen();
+  expect(listener.addresses).toEqual([{ host: '127.0.0.1', port }]);
+  listener.stop();
+  await expect(RawClient.open(port)).rejects.toThrow('ECONNREFUSED');
+  await tunnel.send('still there').until('the echo', (text) => text.endsWith('still there'));
+  await listener.listen();
+  expect(listener.addresses).toEqual([{ host: '127.0.0.1', port }]);
+  await (await RawClient.open(port)).send('GET / HTTP/1.1\r\n\r\n').until('a response', whole);
+});
+
+test('listener: refused clients that stay take no place of others', async () => {
+  const { port, listener } = await listen(directDialer(), { maxConnections: 1 });
+  const first = await RawClient.open(port);
+  await until('the first one', () => listener.connectionCount === 1);
+  for (const _ of [1, 2])
+    expect(await (await RawClient.open(port)).send(connectTo(1)).whole()).toContain(' 503 ');
+  first.socket.destroy();
+  await until('the close', () => listener.connectionCount === 2);
+  const next = (await RawClient.open(port)).send('GET / HTTP/1.1\r\n\r\n');
+  expect(await next.until('a response', whole)).toMatch(/^HTTP\/1\.1 400 /);
+});
+
+test.each(['close', 'drain'] as const)(
+  'listener: %s ends the clients of balancers that have sent no header',
+  async (end) => {
+    const { port, listener, deadlines } = await listen(directDialer(), { proxyProtocol: ['127.0.0.0/8'] });
+    const silent = await RawClient.open(port);
+    await until('the client is there', () => deadlines.size === 1);
+    await listener[end]();
+    await until('the close', () => silent.ended || silent.closed);
+    expect([deadlines.size, listener.connectionCount]).toEqual([0, 0]);
+  },
+);
+
+test('listener: a balancer has handshakeTimeoutMs for its header, and its client another one for a request', async () => {
+  const clock = ManualClock.dayOld();
+  const options = { proxyProtocol: ['127.0.0.0/8'], clock, handshakeTimeoutMs: 4_000 };
+  const { port, listener, deadlines, events } = await listen(directDialer(), options);
+  const silent = await RawClient.open(port);
+  await until('the client is there', () => deadlines.size === 1);
+  clock.advance(3_990);
+  const slow = await RawClient.open(port);
+  await until('another one is there', () => deadlines.size === 2);
+  clock.advance(20);
+  await silent.whole();
+  expect(events('client.refused')).toMatchObject([{ code: 'bad-request', protocol: 'unknown' }]);
+  slow.send('PROXY TCP4 198.51.100.9 203.0.113.7 1 2\r\n');
+  await until('the header', () => listener.connectionCount === 1);
+  expect(deadlines.size).toBe(1);
+  clock.advance(3_990);
+  expect(listener.connectionCount).toBe(1);
+  clock.advance(20);
+  await slow.whole();
+  await until('the event', () => events('connection.closed').length === 1);
+  expect(events('connection.closed')).toMatchObject([{ outcome: 'request-timeout' }]);
+});
+
+test('listener: the event of a wrong header names the balancer, and the header of another peer is none', async () => {
+  const { port, events } = await listen(directDialer(), { proxyProtocol: ['127.0.0.2'] });
+  const wrong = await RawClient.open(port);
+  wrong.send('PROXY TCP4 198.51.100.9 203.0.113.7 1 2\r\n');
+  expect(await wrong.whole()).toContain('HTTP/1.1 400 ');
+  const balancer = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on('error', () => {});
+  balancer.write('GET / HTTP/1.1\r\n\r\n');
+  await once(balancer.resume(), 'close');
+  expect(events('client.refused').slice(1)).toEqual([
+    {
+      ...{ listener: 'here', client: '127.0.0.2', protocol: 'unknown', code: 'bad-request' },
+      detail: 'the connection does not begin with a header of the PROXY protocol',
+    },
+  ]);
+  expect(events('connection.opened')).toHaveLength(1);
+});
+
+test('listener: a server without free descriptors reports it and goes on', async () => {
+  const servers: Server[] = [];
+  const spy = vi.spyOn(Server.prototype, 'listen').mockImplementationOnce(function (this: Server, ...args) {
+    servers.push(this);
+    spy.mockRestore();
+    return this.listen(...args);
+  });
+  const { port, events } = await listen(directDialer());
+  servers[0]?.emit('error', new Error('accept EMFILE'));
+  expect(events('client.refused')).toEqual([
+    {
+      ...{ listener: 'here', client: '', protocol: 'unknown', code: 'too-many-connections' },
+      detail: 'accept EMFILE',
+    },
+  ]);
+  await (await RawClient.open(port)).send('GET / HTTP/1.1\r\n\r\n').until('a response', whole);
 });

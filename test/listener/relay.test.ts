@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { ReadMemory, tunnelSocket } from '../../src/dialer/member-socket.ts';
-import { Relay } from '../../src/listener/relay.ts';
+import { Relay, reset } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { untilStill } from './harness.ts';
@@ -22,7 +22,12 @@ const IDLE_MS = 60_000;
 const LINGER_MS = 5_000;
 
 async function join(
-  given: { early?: string; head?: string; before?: (pairs: Pick<Joined, 'client' | 'member'>) => void } = {},
+  given: {
+    early?: string | Buffer;
+    head?: string | Buffer;
+    before?: (pairs: Pick<Joined, 'client' | 'member'>) => void;
+    lingerMs?: number;
+  } = {},
 ): Promise<Joined> {
   const client = await socketPair();
   const member = await socketPair();
@@ -34,7 +39,7 @@ async function join(
   new Relay(client.near, member.near, {
     deadlines,
     idleTimeoutMs: IDLE_MS,
-    lingerMs: LINGER_MS,
+    lingerMs: given.lingerMs ?? LINGER_MS,
     startedAt: clock.monotonic(),
     onEnd: (end) => ends.push(end),
   }).start(early, Buffer.from(given.head ?? ''));
@@ -368,4 +373,161 @@ test.each([
   end(joined);
   await ended(joined);
   expect(joined.ends[0]?.cut).toBe(false);
+});
+
+test('relay: a byte of the client restarts the idle timeout, too', async () => {
+  const joined = await join();
+  const atMember = record(joined.member.far);
+  joined.clock.advance(IDLE_MS - 20);
+  joined.client.far.write('.');
+  await until('the byte arrived', () => atMember.text === '.');
+  joined.clock.advance(IDLE_MS - 20);
+  expect(joined.client.near.destroyed).toBe(false);
+  joined.clock.advance(40);
+  await ended(joined);
+});
+
+test('relay: the idle timeout of a half-closed tunnel is no longer than that of an open one', async () => {
+  const joined = await join({ lingerMs: 2 * IDLE_MS });
+  const atMember = record(joined.member.far);
+  joined.client.far.end();
+  await until('the end arrived', () => atMember.ended);
+  joined.clock.advance(IDLE_MS - 20);
+  expect(joined.ends).toEqual([]);
+  joined.clock.advance(40);
+  await ended(joined);
+});
+
+test('relay: bytes of the other direction restart the limit of a half-closed tunnel, its end does not', async () => {
+  const joined = await join();
+  const [atClient, atMember] = [record(joined.client.far), record(joined.member.far)];
+  joined.client.far.end();
+  await until('the end arrived', () => atMember.ended);
+  joined.clock.advance(LINGER_MS - 20);
+  joined.member.far.write('.');
+  await until('the byte arrived', () => atClient.text === '.');
+  joined.clock.advance(LINGER_MS - 20);
+  expect(joined.ends).toEqual([]);
+  joined.member.far.resetAndDestroy();
+  await until('the failure', () => joined.member.near.destroyed);
+  joined.clock.advance(40);
+  await ended(joined);
+});
+
+test.each([
+  ['leaves', (joined: Joined) => joined.client.far.resetAndDestroy()],
+  ['ends its side', (joined: Joined) => joined.client.far.end()],
+])('relay: a client with an incomplete answer that %s is done at once', async (_how, leave) => {
+  const joined = await join();
+  const atClient = record(joined.client.far);
+  joined.member.far.write('the first half');
+  await until('the first half', () => atClient.text === 'the first half');
+  joined.member.far.resetAndDestroy();
+  await until('the failure', () => joined.member.near.destroyed);
+  leave(joined);
+  await ended(joined);
+  expect([joined.deadlines.size, joined.ends.length]).toEqual([0, 1]);
+});
+
+test('relay: what a client sends after its member has failed goes nowhere, and is not counted', async () => {
+  const joined = await join();
+  const atClient = record(joined.client.far);
+  joined.member.far.write('half');
+  await until('the first half', () => atClient.text === 'half');
+  joined.member.far.resetAndDestroy();
+  await until('the failure', () => joined.member.near.destroyed);
+  joined.client.far.write('more');
+  await until('it was read', () => joined.client.near.bytesRead === 4);
+  joined.client.far.end();
+  await ended(joined);
+  expect(joined.ends).toEqual([{ bytesUp: 0, bytesDown: 4, cut: false }]);
+});
+
+const tlsRecord = (type: number, bytes: number) =>
+  Buffer.concat([Buffer.from([type, 3, 3, bytes >> 8, bytes & 0xff]), Buffer.alloc(bytes)]);
+
+test.each([
+  ['the handshake of TLS', tlsRecord(22, 90), 60, 'after-tls'],
+  ['the handshake, and the client no Finished', tlsRecord(22, 90), 40, false],
+  ['an alert', Buffer.concat([tlsRecord(22, 90), tlsRecord(21, 2)]), 60, false],
+  ['application data', tlsRecord(22, 1_001), 60, false],
+] as const)('relay: of a member that ends after %s it is known', async (_what, flight, bytes, cut) => {
+  const joined = await join({ early: 'x'.repeat(200), head: flight });
+  const [atClient, atMember] = [record(joined.client.far), record(joined.member.far)];
+  await until('the flight', () => atClient.bytes === flight.length);
+  joined.client.far.write('y'.repeat(bytes));
+  await until('the answer of the client', () => atMember.bytes === 200 + bytes);
+  if (flight.length > 1_000) joined.member.far.write(tlsRecord(23, 40));
+  joined.member.far.end();
+  joined.client.far.on('end', () => joined.client.far.end());
+  await ended(joined);
+  expect(joined.ends[0]?.cut).toBe(cut);
+});
+
+test('relay: a member that fails before its first byte is `cut`, and resets the client at once', async () => {
+  const joined = await join({ early: 'hello' });
+  const atClient = record(joined.client.far);
+  joined.member.far.resetAndDestroy();
+  await ended(joined);
+  await until('the reset', () => atClient.closed);
+  expect([joined.ends[0]?.cut, atClient.error]).toEqual([true, 'ECONNRESET']);
+});
+
+test('relay: nothing is armed by events that come after its end', async () => {
+  const joined = await join();
+  joined.client.far.resetAndDestroy();
+  await ended(joined);
+  for (const side of ['client', 'member'] as const) {
+    joined[side].near.emit('end');
+    joined[side].near.emit('close');
+  }
+  expect([joined.deadlines.size, joined.ends.length]).toEqual([0, 1]);
+});
+
+test('relay: a slow side pauses the other one only, and leaves no listener behind', async () => {
+  const joined = await join();
+  const counts = () => ['drain', 'error', 'data'].map((name) => joined.client.near.listenerCount(name));
+  const before = counts();
+  joined.client.far.pause();
+  joined.member.far.write(Buffer.alloc(16 * 1024 * 1024));
+  await until('back-pressure', () => joined.member.near.isPaused());
+  expect(joined.client.near.isPaused()).toBe(false);
+  const atClient = record(joined.client.far);
+  joined.client.far.resume();
+  await until('all of it', () => atClient.bytes === 16 * 1024 * 1024);
+  expect(counts()).toEqual(before);
+});
+
+test('relay: a Unix socket, which cannot be reset, is closed', async () => {
+  const { near, far } = await socketPair();
+  near.resetAndDestroy = () => {
+    throw new TypeError('not a TCP socket');
+  };
+  const atFar = record(far);
+  reset(near);
+  await until('the close', () => atFar.ended || atFar.closed);
+  expect(near.destroyed).toBe(true);
+});
+
+test('relay: a socket that is being shut down is closed and not reset, so that nothing throws', async () => {
+  const { near, far } = await socketPair();
+  const seen: string[] = [];
+  near.resetAndDestroy = () => {
+    seen.push('reset');
+    return near;
+  };
+  far.pause();
+  near.end(Buffer.alloc(16 * 1024 * 1024));
+  reset(near);
+  expect([near.destroyed, seen]).toEqual([true, []]);
+  const other = await socketPair();
+  other.near.end();
+  await once(other.near, 'finish');
+  const resets: string[] = [];
+  other.near.resetAndDestroy = () => {
+    resets.push('reset');
+    return other.near;
+  };
+  reset(other.near);
+  expect(resets).toEqual(['reset']);
 });

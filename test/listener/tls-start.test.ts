@@ -50,3 +50,29 @@ test.each([
   for (const chunkBytes of [1, 7, 1_400, 65_536])
     expect(decide(flight, after, bytesUp, chunkBytes), `in chunks of ${chunkBytes}`).toBe(expected);
 });
+
+test('tls start: up to 1,024 bytes after the handshake may be tickets, and 50 a Finished', () => {
+  const tickets = (bytes: number) => record(DATA, bytes - 5);
+  for (const [after, bytesUp, expected] of [
+    [tickets(1_024), REQUEST_BYTES, 'ended early'],
+    [tickets(1_025), REQUEST_BYTES, 'answered'],
+    [TICKETS, HELLO_BYTES + 50, 'ended early'],
+    [TICKETS, HELLO_BYTES + 49, 'unclear'],
+  ] as const)
+    for (const chunkBytes of [1, 5, 65_536])
+      expect(decide(FLIGHT_13, [after], bytesUp, chunkBytes), `${after.length} ${bytesUp}`).toBe(expected);
+});
+
+test('tls start: an alert counts only as the last record', () => {
+  for (const [after, expected] of [
+    [[record(ALERT, 2), record(HANDSHAKE, 40)], 'ended early'],
+    [[record(HANDSHAKE, 40), record(ALERT, 2)], 'unclear'],
+  ] as const)
+    expect(decide(FLIGHT_12, after, REQUEST_BYTES, 65_536)).toBe(expected);
+  for (const [bytes, expected] of [
+    [18, 'ended early'],
+    [19, 'unclear'],
+    [20, 'ended early'],
+  ] as const)
+    expect(decide(FLIGHT_13, [record(DATA, bytes)], REQUEST_BYTES, 65_536), `${bytes}`).toBe(expected);
+});

@@ -56,6 +56,50 @@ test('user limits: a rate admits its number a second, and says when the next one
   expect(admitted(), 'unused requests are not saved').toHaveLength(4);
 });
 
+test('user limits: a rate below one a second admits one, and the next one after its time', () => {
+  const { clock, users, retryAfterMs } = limitsOf({ rate: 0.5 });
+  expect([refusal(users), retryAfterMs()]).toEqual([undefined, 2_000]);
+  clock.advance(1_500);
+  expect(retryAfterMs()).toBe(500);
+  clock.advance(499);
+  expect(refusal(users)).toBe('limit');
+  clock.advance(1);
+  expect([refusal(users), refusal(users)]).toEqual([undefined, 'limit']);
+});
+
+test('user limits: a refusal says which limit, in numbers, and when to try again', () => {
+  const said = (limits: Limits, today = usedToday(7, 3), times = 3) => {
+    const { users, clock } = limitsOf(limits);
+    users.setToday(today);
+    clock.advance(DAY_MS);
+    const refused = Array.from({ length: times }, () => users.admit('ann')).at(-1);
+    return refused instanceof NoriaError ? [refused.code, refused.message, refused.context] : refused;
+  };
+  const refused = (reason: string, retryAfterMs: number) => ['limit', reason, { reason, retryAfterMs }];
+  expect(said({ bytesPerDay: 7 }), 'the day has just ended').toEqual(
+    refused('the user has used 7 bytes today, and bytesPerDay is 7', 1_000),
+  );
+  expect(said({ membersPerDay: 3 })).toEqual(
+    refused('the user has used 3 members today, and membersPerDay is 3', 1_000),
+  );
+  expect(said({ bytesPerDay: 1, membersPerDay: 1, tunnels: 1 })).toEqual(
+    refused('the user has used 7 bytes today, and bytesPerDay is 1', 1_000),
+  );
+  expect(said({ tunnels: 2 })).toEqual(refused('the user has 2 requests open, and tunnels is 2', 1_000));
+  expect(said({ rate: 2 })).toEqual(refused('the user sends more than 120 requests a minute', 500));
+  expect(said({ rate: 3 }, usedToday(0, 0, 3), 2)).toEqual(
+    refused('the user sends more than 180 requests a minute', 1_000),
+  );
+  expect(said({ tunnels: 5 }, usedToday(0, 0, 2), 3)).toEqual({
+    open: 3,
+    tokens: expect.anything(),
+    filledAt: expect.anything(),
+  });
+  expect(said({ tunnels: 5 }, usedToday(0, 0, 2), 4)).toEqual(
+    refused('the user has 3 requests open, and tunnels is 5', 1_000),
+  );
+});
+
 test('user limits: several processes share tunnels and rate', () => {
   const tunnels = limitsOf({ tunnels: 4 });
   tunnels.users.setToday(usedToday(0, 0, 2));

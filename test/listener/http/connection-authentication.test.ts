@@ -2,9 +2,11 @@
  * Schemes that authenticate a connection and not a request (NTLM, Negotiate). One client's authentication must never serve
  * another client, and its own requests must reach the target on one connection, or it could not authenticate at all.
  */
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Secret } from '../../../src/core/secret.ts';
+import type { MemberConnection } from '../../../src/dialer/contract.ts';
+import { PinnedConnection } from '../../../src/listener/http/pinned-connection.ts';
 import { curl } from '../../support/curl.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { hasCommand } from '../../support/tools.ts';
@@ -154,6 +156,83 @@ test('connection authentication: a pinned connection that the target closes is r
   await until('the lease ended', () => dialer.ended.length === 1);
   expect(await authenticate(client, target.port, 'ann')).toContain('<ann on 1>');
   expect(dialer.ended).toMatchObject([{ cut: false }]);
+});
+
+test.each<[string, (socket: Socket | undefined) => unknown]>([
+  ['sends bytes that nobody asked for', (socket) => socket?.write('HTTP/1.1 200 OK\r\n')],
+  ['ends its side', (socket) => socket?.end()],
+  ['resets it', (socket) => socket?.resetAndDestroy()],
+])(
+  'connection authentication: a pinned connection on which the target %s is closed',
+  async (_what, spoil) => {
+    const target = await ntlmTarget();
+    const dialer = directDialer();
+    const { port } = await listen(dialer);
+    const client = await RawClient.open(port);
+    await authenticate(client, target.port, 'ann');
+    spoil(target.sockets[0]);
+    await until('the lease ended', () => dialer.ended.length === 1);
+    expect([dialer.ended, dialer.answered]).toEqual([[{ cut: false, member: 'm1' }], [true]]);
+    expect(dialer.sockets[0]?.destroyed).toBe(true);
+    expect(await ask(client, get(target.port))).toMatch(/^HTTP\/1\.1 401 /);
+  },
+);
+
+test('connection authentication: a pinned connection serves any number of requests, and ends its lease once', () => {
+  const ends: unknown[] = [];
+  const clock = ManualClock.dayOld();
+  const pin = new PinnedConnection(clock);
+  const purpose = { target: 'a.example:80', owner: 'me', routing: { client: 'local' } };
+  const first: MemberConnection = {
+    ...{
+      socket: new Socket(),
+      early: Buffer.from('x'),
+      forwardMode: 'absolute',
+      proxyAuthorization: 'Basic x',
+    },
+    ...{ reused: false, attempts: 3, lease: { member: 'm1', source: 'city', remainingMs: 60_000 } },
+    isMemberError: ({ status }) => status === 502,
+    end: (outcome) => void ends.push(outcome),
+  };
+  let kept = first;
+  for (let nth = 0; nth < 20_000; nth += 1) {
+    pin.keep(kept, purpose);
+    const taken = pin.take({ ...purpose });
+    if (taken === undefined) throw new Error('it was not kept');
+    kept = taken;
+    expect(pin.take(purpose)).toBeUndefined();
+  }
+  clock.advance(20_000);
+  const answer = { fields: [], isRead: true };
+  expect([
+    kept.isMemberError({ ...answer, status: 502 }),
+    kept.isMemberError({ ...answer, status: 200 }),
+  ]).toEqual([true, false]);
+  expect(kept).toMatchObject({
+    ...{
+      socket: first.socket,
+      forwardMode: 'absolute',
+      proxyAuthorization: 'Basic x',
+      reused: true,
+      attempts: 1,
+    },
+    lease: { member: 'm1', source: 'city', remainingMs: 40_000 },
+  });
+  expect([kept.early.length, kept.socket.isPaused(), kept.socket.listenerCount('data')]).toEqual([
+    0,
+    true,
+    0,
+  ]);
+  pin.keep(kept, purpose);
+  expect(pin.take({ ...purpose, owner: 'you' })).toBeUndefined();
+  pin.keep({ ...kept, socket: new Socket() }, purpose);
+  expect(kept.socket.destroyed).toBe(true);
+  pin.close();
+  pin.close();
+  expect(ends).toEqual([
+    { cut: false, answered: true },
+    { cut: false, answered: true },
+  ]);
 });
 
 test('connection authentication: the dialer learns who may share a connection', async () => {

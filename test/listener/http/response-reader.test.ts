@@ -211,6 +211,51 @@ test.each([
   expect(read(text)).toBe('cut short');
 });
 
+test('response reader: accepts what is just within its limits, and no byte more', () => {
+  const length = 'Content-Length: 0\r\n';
+  const head = (bytes: number) => {
+    const fields = `HTTP/1.1 200 OK\r\n${length}A: `;
+    return `${fields}${'b'.repeat(bytes - fields.length)}\r\n\r\n`;
+  };
+  const trailers = (bytes: number) => `${CHUNKED}0\r\nA: ${'b'.repeat(bytes - 3)}\r\n\r\n`;
+  const interim = (count: number) => `${'HTTP/1.1 102 Wait\r\n\r\n'.repeat(count)}HTTP/1.1 204 No\r\n\r\n`;
+  const digits = (count: number) => `${CHUNKED}${'1'.padStart(count, '0')}\r\nx\r\n0\r\n\r\n`;
+  for (const [build, most] of [
+    [head, 65_536],
+    [trailers, 65_536],
+    [interim, 32],
+    [digits, 13],
+  ] as const) {
+    expect(read(build(most)), `${build.name} ${most}`).toMatchObject({ trailers: expect.anything() });
+    expect(read(build(most + 1)), `${build.name} ${most + 1}`).toBe('refused');
+  }
+  for (const build of [head, trailers]) {
+    const unfinished = (bytes: number) => build(bytes).slice(0, -4);
+    expect(read(unfinished(65_536)), build.name).toBe('cut short');
+    expect(read(unfinished(65_537)), build.name).toBe('refused');
+  }
+});
+
+test('response reader: refuses another protocol at its first wrong byte', () => {
+  for (const start of ['HTTQ', 'H ', 'HTTP/2', 'http/1.1 200', '220 '])
+    expect(read(start), start).toBe('refused');
+  for (const start of ['H', 'HTTP', 'HTTP/1', 'HTTP/1.']) expect(read(start), start).toBe('cut short');
+});
+
+test('response reader: trailers in pieces, whose end is split anywhere', () => {
+  const text = `${CHUNKED}1\r\nx\r\n0\r\nX-T: 1\r\nX-U: 2\r\n\r\nrest`;
+  for (let at = text.indexOf('X-T'); at < text.length - 4; at += 1) {
+    const chunks = [bytes(text.slice(0, at)), bytes(text.slice(at))];
+    expect(readChunks(chunks), `${at}`).toMatchObject({
+      trailers: [
+        ['X-T', '1'],
+        ['X-U', '2'],
+      ],
+      rest: 'rest',
+    });
+  }
+});
+
 /** Returns how node:http parses the same bytes and the end of the connection. */
 function nodeReads(
   raw: Buffer,
