@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../../src/core/deadlines.ts';
-import type { Dialer, DialRequest } from '../../../src/dialer/contract.ts';
+import type { Dialer, DialRequest, DialResult, MemberConnection } from '../../../src/dialer/contract.ts';
 import { LoopClock } from '../../support/loop-clock.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
@@ -174,4 +174,100 @@ test('forward: bytes in either direction restart the idle timeout', async () => 
     await client.until('the next byte', (text) => text.endsWith(part.slice(-1)));
   }
   expect(client.received).toMatch(/\r\n\r\nabc$/);
+});
+
+test('forward: a member that comes after its client has left is given back unused', async () => {
+  const { near } = await socketPair();
+  const dials: ((result: DialResult) => void)[] = [];
+  const ends: unknown[] = [];
+  const dialer: Dialer = {
+    dial: (_request, done) => {
+      dials.push(done);
+      return { cancel: () => {} };
+    },
+  };
+  const { port, listener, events } = await listen(dialer);
+  const client = (await RawClient.open(port)).send('GET http://a.example/ HTTP/1.1\r\nHost: x\r\n\r\n');
+  await until('the dial', () => dials.length === 1);
+  client.socket.destroy();
+  await until('the close', () => listener.connectionCount === 0);
+  const connection: MemberConnection = {
+    ...{ socket: near, early: Buffer.alloc(0), forwardMode: 'direct', reused: false, attempts: 1 },
+    ...{ lease: { member: 'm1', source: 'city' }, isMemberError: () => false },
+    end: (outcome) => void ends.push(outcome),
+  };
+  dials[0]?.({ ok: true, connection });
+  expect([near.destroyed, ends, events('tunnel.closed')]).toEqual([true, [{ cut: false }], []]);
+});
+
+test.each([
+  ['GET http://a.example/ HTTP/1.1\r\nHost: x\r\n\r\n'],
+  ['CONNECT a.example:443 HTTP/1.1\r\n\r\n'],
+])('forward: a dial that says that the client has gone closes its connection: %j', async (request) => {
+  const dialer = directDialer();
+  dialer.failures.push({ code: 'client-gone', reason: 'The client left.', attempts: 0 });
+  const { port, events } = await listen(dialer);
+  const client = (await RawClient.open(port)).send(request);
+  expect(await client.whole()).toBe('');
+  await until('the event', () => events('connection.closed').length === 1);
+  expect(events('client.refused')).toEqual([]);
+});
+
+test.each([
+  ['before', 'zz\r\n', '', /^HTTP\/1\.1 400 [\s\S]*A chunk size is malformed/],
+  ['while', 'zz\r\n', 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhi', /hi$/],
+  ['after', 'zz\r\n', OK, /hi$/],
+] as const)(
+  'forward: a body that turns out malformed %s noria answers ends the connection',
+  async (_when, rest, response, expected) => {
+    const origin = await rawOrigin();
+    const dialer = directDialer();
+    const { port, events } = await listen(dialer);
+    const client = await RawClient.open(port);
+    const head = `POST http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    client.send(`${head}1\r\nx\r\n`);
+    await until('the request', () => origin.seen[0]?.endsWith('x\r\n') === true);
+    origin.sockets[0]?.write(response);
+    if (response !== '') await client.until('the response', (text) => text.endsWith('hi'));
+    client.send(rest);
+    const received = await client.whole();
+    expect(received).toMatch(expected);
+    expect(received.match(/HTTP\/1\.1 \d/g)).toHaveLength(1);
+    client.end();
+    await until('the event', () => events('connection.closed').length === 1);
+    const isAnswered = response === OK;
+    expect(events('client.refused').map(({ code }) => code)).toEqual(isAnswered ? [] : ['bad-request']);
+    expect(events('connection.closed')).toMatchObject([{ outcome: isAnswered ? 'ok' : 'bad-request' }]);
+    expect(dialer.ended).toEqual([{ cut: false, member: 'm1' }]);
+  },
+);
+
+test('forward: a request head has its time from its first byte, however its bytes trickle', async () => {
+  const clock = ManualClock.dayOld();
+  const { port, deadlines } = await listen(directDialer(), { clock, headerTimeoutMs: 10_000 });
+  const client = await RawClient.open(port);
+  let read = 0;
+  for (const byte of ['G', 'E', 'T']) {
+    client.send(byte);
+    read += 1;
+    await until('its deadline', () => deadlines.size === 2);
+    clock.advance(3_000);
+  }
+  expect([client.received, read]).toEqual(['', 3]);
+  clock.advance(1_100);
+  expect(await client.whole()).toMatch(/^HTTP\/1\.1 408 /);
+});
+
+test.each([
+  ['GET', true],
+  ['HEAD', false],
+])('forward: the refusal of %s has a body: %s', async (method, hasBody) => {
+  const { port } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(`${method} / HTTP/1.1\r\nHost: x\r\n\r\n`);
+  client.send('GET / HTTP/1.0\r\n\r\n');
+  const received = await client.whole();
+  const [first = ''] = received.split(/(?<=.)HTTP\/1\.1 400 /s);
+  const [head = '', body] = first.split('\r\n\r\n');
+  expect(head).toContain('Connection: keep-alive');
+  expect(body?.length).toBe(hasBody ? Number(/Content-Length: (\d+)/.exec(head)?.[1]) : 0);
 });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import type { Dialer } from '../../../src/dialer/contract.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
-import { listen, RawClient } from '../harness.ts';
+import { listen, RawClient, untilStill } from '../harness.ts';
 import { answering, OK, type RawOrigin, rawOrigin } from '../origin.ts';
 
 test('forward: a clean member connection is returned, and only idempotent requests reuse it', async () => {
@@ -185,4 +185,81 @@ test('forward: a 407 of the member never reaches the client, and the request is 
   expect(received).toMatch(/^HTTP\/1\.1 200 /);
   expect(dialer.ended[0]).toEqual({ cut: false, proxyAuthRequired: true, member: 'm1' });
   expect(dialer.requests[1], 'the same member may accept other credentials').toMatchObject({ avoid: [] });
+});
+
+/** A target that resets its first connection after this many bytes of a request, and answers the others. */
+const dyingAfter = (bytes: number) =>
+  rawOrigin((socket, index) => {
+    let seen = 0;
+    socket.on('data', (chunk: Buffer) => {
+      seen += chunk.length;
+      if (seen < bytes) return;
+      if (index === 0) socket.resetAndDestroy();
+      else socket.write(OK);
+    });
+  });
+
+test.each([
+  [65_536, 200, 2],
+  [65_537, 502, 1],
+])('forward: a body of %i bytes is answered with %i after %i sends', async (size, status, sends) => {
+  const head = (port: number) =>
+    `PUT http://127.0.0.1:${port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n`;
+  const origin = await dyingAfter(
+    head(12_345).length - 'http://127.0.0.1:12345'.length + '127.0.0.1:12345'.length - 1 + size,
+  );
+  const { port } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(head(origin.port));
+  // In many parts: their number must not matter.
+  for (let at = 0; at < size; at += 2_048) client.send('x'.repeat(Math.min(2_048, size - at)));
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
+  expect(received).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  expect(origin.seen.length).toBe(sends);
+  if (sends === 2) expect(origin.seen[1]?.split('\r\n\r\n')[1]).toBe('x'.repeat(size));
+});
+
+test('forward: chunks and trailers are sent again as they were', async () => {
+  const request = (port: number) =>
+    `PUT http://127.0.0.1:${port}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  const origin = await rawOrigin((socket, index) => {
+    let text = '';
+    socket.on('data', (chunk: Buffer) => {
+      text += chunk.toString('latin1');
+      if (!text.endsWith('X-T: 1\r\n\r\n')) return;
+      if (index === 0) socket.resetAndDestroy();
+      else socket.write(OK);
+    });
+  });
+  const { port } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(request(origin.port));
+  const parts = Array.from({ length: 20 }, (_, nth) => `<${nth}>`);
+  for (const part of parts) {
+    client.send(`${part.length}\r\n${part}\r\n`);
+    await until('the part', () => origin.seen[0]?.endsWith(`${part}\r\n`) === true);
+  }
+  client.send('0\r\nX-T: 1\r\nHost: y\r\n\r\n');
+  await client.until('the response', (text) => text.endsWith('hi'));
+  expect(origin.seen[1]?.match(/<\d+>/g)).toEqual(parts);
+  expect(origin.seen[1]).toMatch(/\r\n0\r\nX-T: 1\r\n\r\n$/);
+});
+
+test('forward: a body that comes during the dial waits at the client, and arrives whole', async () => {
+  const size = 64 * 1024 * 1024;
+  let bytes = 0;
+  const origin = await rawOrigin((socket) =>
+    socket.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > size) socket.write(OK);
+    }),
+  );
+  const dialer = directDialer();
+  const release = dialer.hold();
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${size}\r\n\r\n`);
+  const sent = client.sendBytes(size);
+  await untilStill('back-pressure', () => sent.bytes);
+  expect(sent.bytes).toBeLessThan(size / 2);
+  release();
+  await client.until('the response', (text) => text.endsWith('hi'));
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { FAULTS, type Fault, type FaultCode } from '../../../src/core/faults.ts';
 import { successHeaders } from '../../../src/listener/http/header-fields.ts';
-import { refusalReply } from '../../../src/listener/http/replies.ts';
+import { formatReply, type HttpReply, refusalReply } from '../../../src/listener/http/replies.ts';
 
 const CODES = Object.keys(FAULTS) as FaultCode[];
 
@@ -112,6 +112,27 @@ describe('replies: headers and body of a refusal', () => {
         'Try again after the time in Retry-After; noria status shows what each source waits for.\n',
     );
   });
+});
+
+test.each([
+  [undefined, ''],
+  ['', ''],
+  ['a reason', ' A reason.'],
+  ['a question?', ' A question?'],
+  ['with an end.', ' With an end.'],
+  ['two  spaces\tand a tab!', ' Two spaces and a tab!'],
+])('replies: the reason %j is a sentence of the body', (reason, expected) => {
+  const { summary, advice } = FAULTS.forbidden;
+  const { body } = refusalReply({ code: 'forbidden', ...(reason !== undefined && { reason }) });
+  expect(body).toBe(`${summary}${expected} ${advice}\n`);
+});
+
+test('replies: as bytes, with Connection and with or without the body', () => {
+  const reply: HttpReply = { status: 404, reasonPhrase: 'Not Found', headers: [['A', 'b']], body: 'text' };
+  const head = (connection: string) => `HTTP/1.1 404 Not Found\r\nA: b\r\nConnection: ${connection}\r\n\r\n`;
+  expect(formatReply(reply, true)).toBe(`${head('keep-alive')}text`);
+  expect(formatReply(reply, false)).toBe(`${head('close')}text`);
+  expect(formatReply(reply, true, false)).toBe(head('keep-alive'));
 });
 
 describe('replies: headers of a successful response', () => {
