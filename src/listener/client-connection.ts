@@ -225,10 +225,9 @@ export class ClientConnection implements Listed {
     const source = limits.sourceOf(user);
     if (source !== undefined && (routing.source ?? source) !== source)
       return limited(`the user may only use source ${source}`, NEVER_RETRY_MS);
-    if (this.#counter !== undefined) this.#counter.open -= 1;
     const admitted = limits.admit(user);
-    this.#counter = admitted instanceof NoriaError ? undefined : admitted;
     if (admitted instanceof NoriaError) return admitted;
+    this.#counter = admitted;
     return source === undefined ? routing : { ...routing, source };
   }
 

@@ -84,7 +84,6 @@ class SocksHandshake {
     this.#connection.protocol = this.#version === 5 ? 'socks5' : 'socks4';
     this.#socket.on('error', this.#onError).on('data', this.#onData).on('end', this.#onEnd);
     this.#onData(first);
-    this.#socket.resume();
   }
 
   readonly #onData = (bytes: Buffer): void => {

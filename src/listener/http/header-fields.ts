@@ -33,10 +33,8 @@ export function parseFieldLines(text: string, start: number, syntax: FieldSyntax
   for (let at = start; at < text.length; at = pattern.lastIndex) {
     pattern.lastIndex = at;
     const line = pattern.exec(text);
-    const name = line?.[1];
-    const value = line?.[2];
-    if (name === undefined || value === undefined) return undefined;
-    fields.push([name, trimSpace(value)]);
+    if (line === null) return undefined;
+    fields.push([line[1] ?? '', trimSpace(line[2] ?? '')]);
   }
   return fields;
 }

@@ -99,8 +99,7 @@ class HttpConnection {
       .on('drain', this.#onDrain);
     this.connection.protocol = 'http';
     this.connection.becomeIdle();
-    if (first.length > 0) this.#onData(first);
-    else this.adjustReading();
+    this.#onData(first);
   }
 
   /** Some time after the start, to save system calls: most connections end before they need keep-alive. */

@@ -51,15 +51,13 @@ export function parseRequestHead(
   if (end < 0) return checkPrefix(bytes.toString('latin1', start));
   const text = bytes.toString('latin1', start, end + 2);
   const line = REQUEST_LINE.exec(text);
-  const method = line?.[1];
-  const target = line?.[2];
-  if (line === null || method === undefined || target === undefined) return badRequest(whyMalformed(text));
-  const fields = parseFieldLines(text, line[0].length, 'request');
-  if (fields === undefined) return badRequest(whyMalformed(text));
-  const minorVersion = Number(line[4]);
+  const fields = line === null ? undefined : parseFieldLines(text, line[0].length, 'request');
+  if (line === null || fields === undefined) return badRequest(whyMalformed(text));
+  const [, method = '', target = '', major, minor] = line;
+  const minorVersion = Number(minor);
   // node:http would also accept HTTP/2.0, and a line without version as HTTP/0.9.
   const framing =
-    line[3] === '1'
+    major === '1'
       ? requestFraming(fields, minorVersion)
       : badRequest('the request line does not end in HTTP/1.1 or HTTP/1.0');
   const options = connectionOptions(fields);
