@@ -396,6 +396,29 @@ describe('socks handshake: a client that leaves', () => {
     expect(stage.events('client.refused')).toEqual([]);
   });
 
+  test('socks handshake: a client that resets its connection during the handshake has gone', async () => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(GREETING_NONE);
+    await client.receive(2);
+    client.socket.resetAndDestroy();
+    expect(await stage.outcome()).toBe('client-gone');
+  });
+
+  test.each([
+    ['SOCKS5', Buffer.concat([GREETING_NONE, request()]), 12],
+    ['SOCKS4', request4a(), 8],
+  ])('socks handshake: a client that resets its tunnel was served (%s)', async (_, sent, bytes) => {
+    const stage = await Stage.open();
+    const client = await stage.connect();
+    client.send(sent);
+    await (await stage.dialed()).succeed();
+    await client.receive(bytes);
+    expect(stage.accepted[0]?.listenerCount('error'), 'as before the handshake').toBe(1);
+    client.socket.resetAndDestroy();
+    expect(await stage.outcome()).toBe('ok');
+  });
+
   const LEAVING: readonly [how: string, leave: (socket: import('node:net').Socket) => void][] = [
     ['cleanly', (socket) => void socket.end()],
     ['by a reset', (socket) => void socket.resetAndDestroy()],
