@@ -1,5 +1,6 @@
 /** The commands that make one call to the service within its pace: `extract`, `areas` and `instances`; and `key`. */
 import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
+import { translate } from '../core/chinese.ts';
 import { holdingClock, systemBoot, systemClock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -24,7 +25,7 @@ import type { PaceStore } from '../state/pace-file.ts';
 import { command, type Flag } from './command.ts';
 import { CONFIG_FLAG, readConfig } from './config.ts';
 import { formatTable } from './table.ts';
-import { badUsage, printResult, type Terminal } from './terminal.ts';
+import { badUsage, languageOfTerminal, printResult, type Terminal } from './terminal.ts';
 
 export interface ServiceFlags {
   readonly config?: string;
@@ -61,8 +62,8 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   try {
     for (;;) {
       for await (const ms of place.waits(never)) {
-        const seconds = Math.ceil(ms / SECOND_MS);
-        if (!hasWaited) terminal.printError(`waiting ${seconds} s: the pace does not allow the call earlier`);
+        const text = `waiting ${Math.ceil(ms / SECOND_MS)} s: the pace does not allow the call earlier`;
+        if (!hasWaited) terminal.printError(translate(text, languageOfTerminal(terminal)));
         hasWaited = true;
       }
       const options = { timeoutMs, clock, openTunnel, signal: never };

@@ -30,6 +30,10 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
 const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
   'fleet-store-lost':
     'Check fleet.url, that the store runs and answers, and that this machine can reach it; then run the command again.',
+  'service-transport':
+    "Check service.baseUrl, or the source's own baseUrl, host or url, and the network; then run the command again.",
+  'service-blocked':
+    'Stop other programs that call the service from this machine, and wait before you run the command again.',
 };
 
 /** The language of reasons and advice, from the locale. Results for other programs stay in English. */

@@ -201,6 +201,15 @@ const SENTENCES: Readonly<Record<string, string>> = {
   "the fleet's store at {address} cannot be used: {why}": '无法使用集群的存储 {address}：{why}',
   "the fleet's store at {address} refused the login: {why}": '集群的存储 {address} 拒绝登录：{why}',
 
+  // Commands that call the service or the store once (commands/terminal.ts).
+  'waiting {time}: the pace does not allow the call earlier': '等待 {time}：提取间隔不允许更早调用',
+  'Check fleet.url, that the store runs and answers, and that this machine can reach it; then run the command again.':
+    '检查 fleet.url、存储是否在运行并答复，以及本机能否连接它；然后重新运行命令。',
+  "Check service.baseUrl, or the source's own baseUrl, host or url, and the network; then run the command again.":
+    '检查服务地址（service.baseUrl，或来源的 baseUrl、host 或 url）和网络；然后重新运行命令。',
+  'Stop other programs that call the service from this machine, and wait before you run the command again.':
+    '停掉从本机 IP 调用该服务的其他程序，等待一段时间后再运行命令。',
+
   // Whether noria serves clients (daemon/readiness.ts).
   'Source {name}: {state} ({reason}), next draw in {n} s': '来源 {name}：{state}（{reason}），{n} 秒后提取',
   'Source {name}: {state} ({reason})': '来源 {name}：{state}（{reason}）',

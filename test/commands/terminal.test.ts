@@ -12,6 +12,18 @@ test('terminal: in a pipe, lines have no maximum width', async () => {
   expect(stdout).toBe('Infinity\n');
 });
 
+test.each(['fleet-store-lost', 'service-transport', 'service-blocked'] as const)(
+  'terminal: after %s, a command does not say that noria tries again',
+  (code) => {
+    const english = fakeTerminal({ env: {} });
+    printFailure(english, new NoriaError(code, 'no answer'));
+    expect(english.errors()).toMatch(/\n {2}(?!.*noria (retries|waits|continues)).* the command again\.\n/);
+    const chinese = fakeTerminal({ env: { LANG: 'zh_CN.UTF-8' } });
+    printFailure(chinese, new NoriaError(code, 'no answer'));
+    expect(chinese.errors()).toMatch(/\n {2}\p{Script=Han}.*运行命令。\n/u);
+  },
+);
+
 test.each([
   [{ LANG: 'zh_CN.UTF-8' }, FAULTS['daemon-unreachable'].chinese[1]],
   [{ LC_ALL: 'zh_TW.UTF-8', LANG: 'C' }, FAULTS['daemon-unreachable'].chinese[1]],

@@ -52,6 +52,7 @@ test('chinese: docs/zh-CN/errors.md has the texts of the table', () => {
 test.each([
   ['12001: The key is wrong.', '12001：密钥错误。'],
   ['source city: 12001: The key is wrong; and 2 more problems', '来源 city：12001：密钥错误；另有 2 个问题'],
+  ['waiting 10 s: the pace does not allow the call earlier', '等待 10 秒：提取间隔不允许更早调用'],
   ['the pace allows one call every 10 s', '提取间隔允许每 10 秒调用一次'],
   [
     'no client request for 5 min; the next request starts a draw',
