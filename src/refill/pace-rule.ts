@@ -127,9 +127,8 @@ export function releaseClaim(
 }
 
 export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDecision<undefined> {
-  const queue = entry?.queue.filter((turn) => turn.id !== id);
-  if (entry === undefined || queue?.length === entry.queue.length) return { result: undefined };
-  return { newEntry: { ...entry, queue: queue ?? [] }, result: undefined };
+  if (!entry?.queue.some((turn) => turn.id === id)) return { result: undefined };
+  return { newEntry: { ...entry, queue: entry.queue.filter((turn) => turn.id !== id) }, result: undefined };
 }
 
 interface SentCall {

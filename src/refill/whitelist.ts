@@ -21,6 +21,8 @@ export class Whitelist {
   readonly #urls: UrlAccess;
   isDue = false;
   #named: string | undefined;
+  /** Whether the last call of `bind` found the address that it had bound already. */
+  #isSame = false;
   #last: { readonly address: string; readonly at: number; readonly problem?: string } | undefined;
 
   constructor(clock: Clock, urls: UrlAccess, options: Whitelist['options']) {
@@ -34,8 +36,10 @@ export class Whitelist {
     const { everyMs, myIp } = this.options;
     const last = this.#last;
     this.#named = outcome.message?.match(ADDRESS)?.find((text) => isIP(text) !== 0);
-    const known = this.#named ?? (myIp !== undefined && isIP(myIp) !== 0 ? myIp : undefined);
-    const isAsked = known === undefined && myIp !== undefined; // only a call to `myIp` tells the address
+    const known = this.#known();
+    // only a call to `myIp` may tell the address; after it has told the same one, a second call would be a loop
+    const isAsked = known === undefined && myIp !== undefined && !this.#isSame;
+    this.#isSame = false;
     const isOther =
       last?.problem === undefined && (isAsked || (known !== undefined && known !== last?.address));
     this.isDue = last === undefined || this.#clock.monotonic() - last.at >= everyMs || isOther;
@@ -50,8 +54,8 @@ export class Whitelist {
     let address = '';
     try {
       address = await this.#address(signal);
-      const isKnown = last?.address === address && at - last.at < this.options.everyMs;
-      if (signal.aborted || isKnown) return;
+      this.#isSame = last?.address === address && at - last.at < this.options.everyMs;
+      if (signal.aborted || this.#isSame) return;
       const problem = await this.#call(address, place, signal);
       this.#last = { address, at, ...(problem !== undefined && { problem }) };
     } catch (error) {
@@ -74,14 +78,19 @@ export class Whitelist {
     }
   }
 
-  /** The address that the service named, else the one that `myIp` gives; empty if the URL takes none. */
-  async #address(signal: AbortSignal): Promise<string> {
+  /** The address that the service named, else `myIp`; empty if the URL takes none, undefined if `myIp` has to be asked. */
+  #known(): string | undefined {
     const { url, myIp } = this.options;
     if (!url.reveal().includes(ADDRESS_TAG)) return '';
-    if (this.#named !== undefined) return this.#named;
+    return this.#named ?? (myIp !== undefined && isIP(myIp) !== 0 ? myIp : undefined);
+  }
+
+  async #address(signal: AbortSignal): Promise<string> {
+    const { myIp } = this.options;
+    const known = this.#known();
+    if (known !== undefined) return known;
     if (myIp === undefined)
       throw new NoriaError('bad-config', 'the service names no address; set whitelist.myIp of the source');
-    if (isIP(myIp) !== 0) return myIp;
     const asked = new Secret(myIp);
     const connection = await this.#urls.open(asked, signal);
     try {

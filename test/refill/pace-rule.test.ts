@@ -226,3 +226,69 @@ test('pace rule: the wait after 12002 has a jitter of a fifth', () => {
     settleCall(claimed(0), at(0), { ...ended, random: () => random }).result?.call?.holdMs ?? 0;
   expect(hold(0.999) / hold(0)).toBeCloseTo(1.2, 2);
 });
+
+test('pace rule: a waiting turn renews its place when less than 1.5 s of it are left after its wait', () => {
+  const [entry] = asked(called(0), 0, B);
+  expect(askTurn(entry, at(11_750), B).newEntry).toBeUndefined();
+  expect(askTurn(entry, at(11_751), B).newEntry?.queue).toMatchObject([{ id: 'b', validMs: 3_000 }]);
+});
+
+test('pace rule: a turn that renews its place keeps it, with those before and behind, and names its process', () => {
+  const process = { pid: 7, boot: 'a' };
+  let entry: PaceEntry | undefined = called(0);
+  for (const each of [B, C, turn('d')]) [entry] = asked(entry, 0, each);
+  const { newEntry: kept } = askTurn(entry, at(23_000), { ...C, process });
+  expect(
+    kept?.queue.map(({ id }) => id),
+    'the first one has lost its place',
+  ).toEqual(['c', 'd']);
+  expect(kept?.queue[0]).toEqual({
+    ...{ id: 'c', intervalMs: 10_000, renewedAt: at(23_000), validMs: 3_000, process },
+  });
+  const [again] = asked(asked(entry, 5_000, B)[0], 12_000, B);
+  expect(again?.queue.map(({ id, process: of }) => [id, of])).toEqual([
+    ['b', undefined],
+    ['c', undefined],
+    ['d', undefined],
+  ]);
+  expect(again?.call, 'the rest of the entry stays').toEqual(entry?.call);
+});
+
+test('pace rule: what was recorded in the future, before a reboot that set the clock back, blocks nobody', () => {
+  const future = at(5, 'b', 9e12);
+  const queue = [{ id: 'lost', intervalMs: 10_000, renewedAt: future, validMs: 60_000 }];
+  expect(askTurn({ queue }, at(0), A).result.waitMs, 'a place').toBe(0);
+  const refusals = { inARow: 1, widening: 2, lastAt: future };
+  const { call } = called(0);
+  expect(waitAt({ queue: [], refusals, ...(call && { call }) }, 0), 'a refusal widens as before').toBe(
+    20_250,
+  );
+  const early = { turn: A, answeredAt: at(0, 'b', 0), settlement: { kind: 'done' } } as const;
+  const settled = settleCall(claimed(0), at(900), { ...early, random: () => 0 }).result;
+  expect(settled?.call, 'an answer before its call').toMatchObject({ arrivedWithinMs: 0, fate: 'answered' });
+});
+
+test('pace rule: a claim that is given back, or the end of a call, keeps the queue and the refusals', () => {
+  const refused = called(0, { settlement: { kind: 'refused', minMs: undefined } });
+  const [queued] = asked(refused, 100, C);
+  const entry = claimed(HOUR_MS, queued, B);
+  expect(releaseClaim(entry, B, refused.call).newEntry).toEqual({ ...entry, call: refused.call });
+  const waiting = { ...entry, queue: queued?.queue ?? [] };
+  const ended = {
+    turn: B,
+    answeredAt: at(HOUR_MS),
+    settlement: { kind: 'refused', minMs: 1 },
+    random: () => 0,
+  } as const;
+  const { result } = settleCall(waiting, at(HOUR_MS), ended);
+  expect(result?.queue.map(({ id }) => id)).toEqual(['c']);
+  expect(result?.refusals).toEqual({ inARow: 2, widening: 1.1, lastAt: at(HOUR_MS) });
+  expect(leaveQueue(waiting, C).newEntry).toEqual({ ...waiting, queue: [] });
+  expect(leaveQueue(undefined, C)).toEqual({ result: undefined });
+});
+
+test('pace rule: silence also includes the time that the call took after its answer began', () => {
+  const entry = called(0, { settlement: { kind: 'silence', ms: 60_000 }, answeredMs: 300, endedMs: 800 });
+  expect(entry.call).toMatchObject({ arrivedWithinMs: 300, holdMs: 60_500 });
+  expect(waitAt(entry, 800)).toBe(60_250);
+});

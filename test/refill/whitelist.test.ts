@@ -116,6 +116,19 @@ test('whitelist: a vendor that still refuses after the binding is told, and not 
   );
 });
 
+test.each([
+  ['that names no place for the address', { url: new Secret('https://vendor.test/bind') }, true],
+  ['for an address that another URL tells', { myIp: 'https://vendor.test/my' }, false],
+])('whitelist: a vendor that ignores a URL %s causes no loop of draws', async (_, rules, names) => {
+  const vendor = openVendor(rules, { names });
+  vendor.accepts = false;
+  await pass(vendor.rig.clock, 9 * MINUTE_MS, 5_000);
+  expect(vendor.bindings).toHaveLength(1);
+  expect(vendor.rig.status()).toMatchObject({ state: 'paused', code: '12007' });
+  expect(vendor.rig.status().advice).toContain('and the service still refuses');
+  expect(vendor.rig.service.calls.length, 'a draw every ten seconds would be 54').toBeLessThan(15);
+});
+
 test('whitelist: an answer without an address takes the one of myIp, an address or a URL', async () => {
   const fixed = openVendor({ myIp: '203.0.113.7' }, { names: false });
   const asked = openVendor({ myIp: 'https://vendor.test/my' }, { names: false });
