@@ -117,7 +117,7 @@ export class ExitRotation {
       pool.addMembers(this.#source, [{ ...listed, exitIp: this.#exits.get(address) ?? listed.exitIp }]);
   }
 
-  /** @returns why the member has no new exit; undefined if it has one, or if another noria has just asked for one. */
+  /** @returns why the member has no new exit: as before if the call has to wait, undefined if it has one. */
   async #change(address: string, member: DrawnMember): Promise<string | undefined> {
     const { clock, paceOf } = this.#context;
     const { everyMs } = this.#options;
@@ -127,7 +127,7 @@ export class ExitRotation {
     try {
       for await (const waitMs of place.waits(signal)) {
         this.#dueAt.set(address, clock.monotonic() + waitMs);
-        return undefined;
+        return this.#problems.get(address);
       }
       const before = this.#exits.get(address) ?? member.exitIp ?? (await this.#exitOf(member));
       await this.#drain(member);
