@@ -132,7 +132,7 @@ export function createPaceFile({ folder, timekeeper, warn, process }: PaceFileOp
     ...timekeeper,
     process,
     async change(key, decide) {
-      let broken = false;
+      let broken: boolean | undefined;
       const result = await file.change((value) => {
         const now = timekeeper.now();
         broken = value === BROKEN;
@@ -161,7 +161,7 @@ interface FleetChange {
  * @returns `left`: the fleet that noria has left, if any; `entries`, as noria read them at the moment `at`.
  */
 async function recordFleet({ folder, timekeeper, warn }: PaceFileOptions, { fleet, daemon }: FleetChange) {
-  let broken = false;
+  let broken: boolean | undefined;
   const result = await new VersionedFile(folder, 'pace').change((value) => {
     const at = timekeeper.now();
     broken = value === BROKEN;
@@ -216,7 +216,7 @@ function decideOne<T>(
   // Replaces an unreadable file even if the entry does not change. Each time noria reads an unreadable file, it assumes
   // that it has just called. So as long as the file is unreadable, the wait for the next call does not end.
   if (newEntry === undefined && !broken) return { result };
-  if (newEntry !== undefined) entries.set(key, newEntry);
+  entries.set(key, newEntry ?? entries.get(key));
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
   return { newValue: { floor, fleet, paces: Object.fromEntries(kept) }, result };
 }
@@ -277,17 +277,22 @@ export async function handOverPace(options: PaceFileOptions, change: FleetChange
     now: () => shared.now(),
     stopwatch: () => shared.stopwatch(),
     change(key, decide) {
-      const entry = ownPaces.get(key) ?? floor;
-      if (entry?.call === undefined) return shared.change(key, decide);
+      const { call: own, refusals } = ownPaces.get(key) ?? floor ?? {};
+      if (own === undefined) return shared.change(key, decide);
       // This time is read before the change. So after a slow change, the next call is later than necessary, never too
       // early.
       const passedMs = sinceReadMs();
       return shared.change(key, (found, now) => {
-        const moved = moveEntry(entry, (moment) => {
+        const move = (moment: Moment) => {
           const ageMs = Math.max(0, elapsedBetween(moment, at)) + passedMs;
           return { ...now, wallAt: now.wallAt - ageMs, elapsedMs: now.elapsedMs - ageMs };
-        });
-        return decide(combineEntries(found, moved, now), now);
+        };
+        // Not `pending`, because no process of the fleet will record an answer to this call.
+        const moved: LastCall = { ...own, id: '', claimedAt: move(own.claimedAt), fate: 'unanswered' };
+        const call = combineCalls(found?.call, moved, now);
+        const isOwn = call.claimedAt === moved.claimedAt;
+        const ownRefusals = isOwn && refusals && { ...refusals, lastAt: move(refusals.lastAt) };
+        return decide({ queue: found?.queue ?? [], call, refusals: ownRefusals || found?.refusals }, now);
       });
     },
   });
@@ -296,21 +301,4 @@ export async function handOverPace(options: PaceFileOptions, change: FleetChange
 function leftText(left: string, fleet: string | undefined): string {
   const where = fleet === undefined ? 'without a fleet' : `in the fleet ${fleet}`;
   return `noria has left the fleet ${left} and now runs ${where}; noria waits as if it had just called every instance; make sure that no noria of the fleet ${left} still uses these instances`;
-}
-
-function moveEntry({ call, refusals }: PaceEntry, move: (moment: Moment) => Moment): PaceEntry {
-  return {
-    // Not `pending`, because no process of the fleet will record an answer to this call.
-    call: call && { ...call, id: '', claimedAt: move(call.claimedAt), fate: 'unanswered' },
-    queue: [],
-    refusals: refusals && { ...refusals, lastAt: move(refusals.lastAt) },
-  };
-}
-
-function combineEntries(found: PaceEntry | undefined, own: PaceEntry, now: Moment): PaceEntry | undefined {
-  if (own.call === undefined) return found;
-  const call = combineCalls(found?.call, own.call, now);
-  const isOwn = call.claimedAt === own.call.claimedAt;
-  const refusals = (isOwn ? own.refusals : undefined) ?? found?.refusals;
-  return { queue: found?.queue ?? [], call, refusals };
 }

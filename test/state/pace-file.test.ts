@@ -79,7 +79,7 @@ test('pace file: invalid entries count as never written', async () => {
     'no moment': { call: callAt({ ...claimedAt, boot: 7 as never }, 1), queue: [] },
   };
   writeFileSync(join(folder, 'pace.3.json'), JSON.stringify({ id: 'x', value: { paces } }));
-  const { entry } = open(folder);
+  const { entry, put } = open(folder);
   expect(await entry('negative')).toEqual({
     call: { ...callAt(claimedAt, 0), arrivedWithinMs: 0 },
     queue: [],
@@ -87,14 +87,24 @@ test('pace file: invalid entries count as never written', async () => {
   });
   expect(await entry('text')).toBeUndefined();
   expect(await entry('no moment')).toBeUndefined();
+  await put('valid', 1);
+  expect(await entry('valid')).toBeDefined();
 });
 
 test('pace file: an instance without a call for a week is removed at the next call of another', async () => {
-  const { put, entry, clock } = open(temporaryFolder());
-  await put('old', 1);
-  clock.advance(7 * 24 * 3_600_000);
+  const { put, entry, store, clock } = open(temporaryFolder());
+  for (const key of ['old', 'queued']) await put(key, 1);
+  clock.advance(7 * 24 * 3_600_000 - 1);
+  const renewedAt = store.now();
+  await store.change('queued', (found) => ({
+    newEntry: { ...found, queue: [{ id: 'turn', intervalMs: 1_000, renewedAt, validMs: 3 }] },
+    result: undefined,
+  }));
+  expect(await entry('old')).toBeDefined();
+  clock.advance(1);
   await put('new', 1);
   expect(await entry('old')).toBeUndefined();
+  expect(await entry('queued'), 'somebody waits to call it').toBeDefined();
   expect(await entry('new')).toBeDefined();
 });
 

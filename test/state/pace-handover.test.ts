@@ -1,9 +1,9 @@
-import { writeFileSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Claim, claimCall, settleCall, waitBefore } from '../../src/refill/pace-rule.ts';
 import { openState } from '../../src/state/folder.ts';
-import { createTimekeeper } from '../../src/state/moment.ts';
+import { createTimekeeper, elapsedBetween } from '../../src/state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { temporaryFolder } from './temporary-folder.ts';
@@ -113,6 +113,57 @@ test('pace handover: a daemon knows the fleet in which a command called', async 
   expect(await waitMs((await open()).pace)).toBe(GAP_MS);
 });
 
+test('pace handover: in a fleet, the refusals that belong to the later call count', async () => {
+  const { clock, open, openFleet } = openStage();
+  const shared = openFleet();
+  const refuse = (store: PaceStore, inARow?: number) =>
+    store.change('city', (found, now) => ({
+      newEntry: {
+        ...found,
+        queue: [],
+        call: { id: 'turn 1', claimedAt: now, arrivedWithinMs: 0, holdMs: 0, fate: 'answered' },
+        refusals: inARow === undefined ? undefined : { inARow, widening: 2, lastAt: now },
+      },
+      result: undefined,
+    }));
+  const seen = (store: PaceStore) =>
+    store.change('city', (entry, now) => ({
+      result: entry?.refusals && [entry.refusals.inARow, elapsedBetween(entry.refusals.lastAt, now)],
+    }));
+  const alone = await open();
+  await refuse(alone.pace, 2);
+  await alone.close();
+  clock.advance(1_000);
+  const pace = (await open({ fleet: 'crawl' })).addOwnCalls(shared);
+  expect(await seen(pace)).toEqual([2, 1_000]);
+  await refuse(shared, 5);
+  expect(await seen(pace), 'a later call of the fleet').toEqual([5, 0]);
+  await refuse(shared);
+  expect(await seen(pace), 'a later call that was not refused').toBeUndefined();
+});
+
+test('pace handover: a restart with the same fleet, or with none, writes nothing', async () => {
+  const { dir, open } = openStage();
+  for (const changes of [{}, { fleet: 'crawl' }]) {
+    await (await open(changes)).close();
+    const versions = () =>
+      readdirSync(dir)
+        .filter((name) => name.startsWith('pace.'))
+        .sort();
+    const before = versions();
+    await (await open(changes)).close();
+    expect(versions()).toEqual(before);
+  }
+});
+
+test('pace handover: without a fleet, an unreadable file causes one warning', async () => {
+  const { dir, open } = openStage();
+  writeFileSync(join(dir, 'pace.3.json'), 'not json');
+  const { pace, warnings } = await open();
+  expect(await waitMs(pace)).toBe(GAP_MS);
+  expect(warnings).toHaveLength(1);
+});
+
 test('pace handover: an unreadable file counts as a call just now, with one warning, also in a fleet', async () => {
   const { dir, open, openFleet } = openStage();
   writeFileSync(join(dir, 'pace.3.json'), 'not json');
@@ -141,7 +192,14 @@ test('pace handover: in a fleet, the own last call delays the next call of the w
   const pace = joined.addOwnCalls(shared);
   expect(await waitMs(pace)).toBe(GAP_MS - 2_000);
   expect(await waitMs(pace, 'another')).toBe(0);
+  expect(pace.now()).toEqual(shared.now());
+  const watch = pace.stopwatch();
+  const age = await pace.change('city', (entry, now) => ({
+    result: [now.wallAt - Number(entry?.call?.claimedAt.wallAt), entry?.call?.fate, entry?.call?.id],
+  }));
+  expect(age).toEqual([2_000, 'unanswered', '']);
   clock.advance(1_000);
+  expect(watch()).toBe(1_000);
   expect(await claim(pace)).toEqual({ granted: false, waitMs: GAP_MS - 3_000 });
   expect(joined.warnings).toEqual([]);
   await joined.close();
@@ -166,7 +224,9 @@ test('pace handover: in a fleet, the longer of an own pause and the pause of the
   await call(shared);
   const pace = (await open({ fleet: 'crawl' })).addOwnCalls(shared);
   expect(await waitMs(pace)).toBe(12_250);
-  clock.advance(12_250);
+  clock.advance(1_000);
+  expect(await waitMs(pace)).toBe(11_250);
+  clock.advance(11_250);
   await call(pace, { holdMs: 60_000 });
   expect(await waitMs(pace)).toBe(60_250);
 });
