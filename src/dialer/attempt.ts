@@ -166,7 +166,6 @@ export class Attempt {
     this.phase = 'connect';
     this.#tcpConnected = false;
     this.#isWarm = false;
-    this.#connectStartedAt = undefined;
     if (forwardMode === 'absolute') {
       this.#handshake = undefined;
       return;

@@ -103,9 +103,7 @@ export class Dial implements Dialing, Listed {
     let avoid = NONE;
     if (routing.session === undefined) {
       avoid = reachability.membersToAvoid(target.text);
-      if (this.#attempts > 0 && overdueAttempts.size > 0) {
-        avoid = overdueAttempts.membersToAvoid(avoid, this.#tried);
-      }
+      if (this.#attempts > 0) avoid = overdueAttempts.membersToAvoid(avoid, this.#tried);
     }
     this.#acquire(false, avoid);
   }
@@ -380,7 +378,6 @@ export class Dial implements Dialing, Listed {
   }
 
   #stopWaiting(): void {
-    if (this.#waitingId === undefined) return;
     this.#waitingId = undefined;
     this.#waitedMs += this.#parts.clock.monotonic() - this.#waitingSince;
   }

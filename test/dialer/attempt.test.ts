@@ -72,7 +72,7 @@ function makeAttempt(
     else failures.push(result);
   });
   attempt.start();
-  const receive = (text: string) => sockets.at(-1)?.emit('data', Buffer.from(text));
+  const receive = (text: string) => sockets.at(-1)?.emit('data', Buffer.from(text, 'latin1'));
   return { clock, deadlines, sockets, written, failures, connections, attempt, receive, memory };
 }
 
@@ -259,4 +259,159 @@ test.each(['tunnel', 'forward'] as const)('attempt: TCP keep-alive of a warm con
   makeAttempt(5_000, { use, warm: { isConnected: true } });
   expect(keepAlive.mock.calls).toEqual(use === 'forward' ? [[true, 30_000]] : []);
   keepAlive.mockRestore();
+});
+
+test('attempt: a trial waits for its replies twice as long as the slowest handshake took, then a plain one decides', () => {
+  for (const [plainMs, mode] of [
+    [99, 'plain'],
+    [100, 'trial'],
+  ] as const) {
+    const { sockets, clock, receive, memory, connections, deadlines } = makeAttempt(5_000, {
+      protocol: 'socks5',
+      prepare: ({ pipelining }) => pipelining.accepted('m0', 'plain', 50),
+    });
+    clock.advance(40);
+    sockets[0]?.emit('connect');
+    clock.advance(90);
+    expect([sockets.length, deadlines.size]).toEqual([1, 1]);
+    clock.advance(10);
+    expect([sockets.length, sockets[0]?.destroyed, deadlines.size]).toEqual([2, true, 1]);
+    sockets[1]?.emit('connect');
+    clock.advance(plainMs);
+    receive(ACCEPTED.slice(0, 2));
+    receive(ACCEPTED.slice(2));
+    expect([connections.length, deadlines.size]).toEqual([1, 0]);
+    clock.advance(1_000);
+    expect(memory.pipelining.modeFor('m1', false), `a plain one took ${plainMs} ms`).toBe(mode);
+  }
+});
+
+test('attempt: a trial has the time of its attempt, and a plain handshake after it is not limited like a trial', () => {
+  const { sockets, clock, failures } = makeAttempt(1_000, { protocol: 'socks5', prepare: afterPlain });
+  clock.advance(790);
+  sockets[0]?.emit('connect');
+  clock.advance(100);
+  expect(sockets).toHaveLength(2);
+  sockets[1]?.emit('connect');
+  clock.advance(100);
+  expect(failures).toEqual([]);
+  clock.advance(10);
+  expect(failures).toMatchObject([{ fault: 'member-silent', detail: 'answer timed out', ms: 1_000 }]);
+  const short = makeAttempt(100, { protocol: 'socks5', prepare: afterPlain });
+  short.clock.advance(70);
+  short.sockets[0]?.emit('connect');
+  short.clock.advance(30);
+  expect([short.sockets.length, short.failures[0]?.ms]).toEqual([1, 100]);
+});
+
+test.each<[string, login: boolean, replies: string[], sockets: number, fault: string | undefined]>([
+  ['an invalid reply', false, ['HTTP/1.1 400 Bad'], 2, undefined],
+  ['a refused method without a login', false, ['\x05\xff'], 1, 'member-auth'],
+  ['a refused login', true, ['\x05\x02\x01\x01'], 2, undefined],
+  ['a refused request', false, ['\x05\x00\x05\x02'], 1, 'member-refused'],
+  ['an unreachable target', false, ['\x05\x00\x05\x04'], 1, 'target-doubted'],
+])('attempt: whether a trial is repeated in plain after %s', (_, login, replies, count, fault) => {
+  const { sockets, receive, failures } = makeAttempt(5_000, {
+    protocol: 'socks5',
+    prepare: ({ pipelining, credentials }) => {
+      const own = login ? { username: 'u', password: new Secret('p') } : undefined;
+      if (own !== undefined) credentials.current = credentials.firstFor(own);
+      pipelining.accepted('m0', 'plain', 10, login);
+    },
+  });
+  sockets[0]?.emit('connect');
+  for (const reply of replies) receive(reply);
+  expect([sockets.length, failures[0]?.fault]).toEqual([count, fault]);
+});
+
+test('attempt: a warm connection that its member has closed is replaced once, one that has answered is not', () => {
+  for (const event of ['end', 'close']) {
+    const { sockets, failures } = makeAttempt(5_000, { warm: { isConnected: true } });
+    sockets[0]?.emit(event);
+    expect([sockets.length, sockets[0]?.destroyed, failures]).toEqual([2, true, []]);
+    sockets[1]?.emit('connect');
+    sockets[1]?.emit(event);
+    expect([sockets.length, failures[0]?.fault]).toEqual([2, 'member-closed']);
+    const answered = makeAttempt(5_000, { warm: { isConnected: true } });
+    answered.receive('HTTP/1.1 ');
+    answered.sockets[0]?.emit(event);
+    expect([answered.sockets.length, answered.failures[0]?.fault]).toEqual([1, 'member-closed']);
+  }
+});
+
+test('attempt: how long a new connection took to open is learned, that of a warm one is not', () => {
+  const fresh = makeAttempt(5_000);
+  fresh.clock.advance(30);
+  fresh.sockets[0]?.emit('connect');
+  fresh.clock.advance(50);
+  fresh.receive('HTTP/1.1 200 OK\r\n\r\n');
+  expect([fresh.memory.opening.averageMs, fresh.memory.pipelining.silenceMs]).toEqual([30, 100]);
+  const warm = makeAttempt(5_000, { warm: { isConnected: false }, isConnecting: true });
+  warm.clock.advance(30);
+  warm.sockets[0]?.emit('connect');
+  expect(warm.memory.opening.averageMs).toBeUndefined();
+});
+
+test('attempt: only an accepted CONNECT shows that members work with these credentials', () => {
+  for (const forwardMode of ['direct', 'absolute'] as const) {
+    const { sockets, receive, memory, connections } = makeAttempt(5_000, { use: 'forward', forwardMode });
+    sockets[0]?.emit('connect');
+    if (forwardMode === 'direct') receive('HTTP/1.1 200 OK\r\n\r\n');
+    expect(connections).toMatchObject([{ forwardMode, isWarm: false, at: expect.any(Number) }]);
+    expect(memory.credentials.isFaultOfMember(undefined)).toBe(forwardMode === 'direct');
+  }
+});
+
+test('attempt: what is known of a connection in absolute form: the refused CONNECT, and whether it was warm', () => {
+  const refused = makeAttempt(5_000, { use: 'forward' });
+  refused.sockets[0]?.emit('connect');
+  refused.receive('HTTP/1.1 405 No\r\n\r\n');
+  refused.sockets[1]?.emit('connect');
+  expect(refused.connections).toMatchObject([{ forwardMode: 'absolute', connectStatus: 405, isWarm: false }]);
+  const warm = makeAttempt(5_000, { use: 'forward', forwardMode: 'absolute', warm: { isConnected: true } });
+  expect(warm.connections).toMatchObject([
+    { forwardMode: 'absolute', connectStatus: undefined, isWarm: true },
+  ]);
+  const tunnel = makeAttempt(5_000, { warm: { isConnected: true } });
+  tunnel.receive('HTTP/1.1 200 OK\r\n\r\n');
+  expect(tunnel.connections).toMatchObject([{ forwardMode: 'direct', isWarm: false }]);
+});
+
+test('attempt: how TLS to a member fails, by when TCP is established and how the connection closes', () => {
+  for (const [isTcp, code, fault] of [
+    [false, 'ECONNREFUSED', 'member-unreachable'],
+    [false, 'EPROTO', 'member-unreachable'],
+    [true, 'ECONNRESET', 'member-closed'],
+    [true, 'EPROTO', 'member-protocol'],
+    [true, 'closed', 'member-protocol'],
+  ] as const) {
+    const { sockets, failures } = makeAttempt(5_000, { protocol: 'https' });
+    if (isTcp) sockets[0]?.emit('connect');
+    if (code !== 'closed')
+      Object.defineProperty(sockets[0], 'errored', { value: Object.assign(new Error(code), { code }) });
+    sockets[0]?.emit('close');
+    expect(failures).toEqual([
+      { kind: 'failed', fault, phase: 'connect', detail: code, ms: 0, targetRefused: false, withheld: false },
+    ]);
+  }
+  for (const [isTcp, fault, detail] of [
+    [false, 'member-unreachable', 'connection timed out'],
+    [true, 'member-silent', 'TLS handshake timed out'],
+  ] as const) {
+    const { sockets, failures, clock } = makeAttempt(5_000, { protocol: 'https' });
+    if (isTcp) sockets[0]?.emit('connect');
+    clock.advance(4_000);
+    expect(failures).toMatchObject([{ fault, detail, phase: 'connect' }]);
+  }
+});
+
+test('attempt: after its end, no event of its sockets has an effect', () => {
+  const { sockets, failures, connections, clock, memory } = makeAttempt(5_000, { use: 'forward' });
+  sockets[0]?.emit('connect');
+  sockets[0]?.emit('close');
+  for (const event of ['connect', 'end', 'close']) sockets[0]?.emit(event);
+  sockets[0]?.emit('data', Buffer.from('HTTP/1.1 200 OK\r\n\r\n'));
+  clock.advance(5_000);
+  expect([failures.length, connections.length]).toEqual([1, 0]);
+  expect(memory.credentials.isFaultOfMember(undefined)).toBe(false);
 });

@@ -2,7 +2,14 @@
 import { expect, test } from 'vitest';
 import type { Blame } from '../../src/core/events.ts';
 import { FAULTS, type FaultCode } from '../../src/core/faults.ts';
-import { blameFor, type Evidence, type FailedAttempt, isUndecided } from '../../src/dialer/blame.ts';
+import {
+  blameFor,
+  type Evidence,
+  type FailedAttempt,
+  isTargetUnreachable,
+  isUndecided,
+  reportPoints,
+} from '../../src/dialer/blame.ts';
 
 const NOTHING_ELSE: Evidence = {
   reachedByOther: false,
@@ -65,6 +72,20 @@ const CASES: readonly [what: string, attempt: FailedAttempt, evidence: Partial<E
   ['credentials refused, no other member was tried', failed('member-auth'), {}, 'nobody'],
   ['credentials refused by several', failed('member-auth'), { sourceFaulty: true }, 'source'],
 
+  [
+    'the front proxy failed',
+    failed('front-proxy-failed', 'connect'),
+    { reachedByOther: true },
+    'front-proxy',
+  ],
+  ['the front proxy leads back', failed('proxy-loop', 'connect'), { reachedByOther: true }, 'front-proxy'],
+  ['the front proxy is silent', failed('front-proxy-silent', 'connect'), {}, 'front-proxy'],
+  [
+    'the front proxy is silent, another member was reached',
+    failed('front-proxy-silent', 'connect'),
+    { reachedByOther: true },
+    'member',
+  ],
   ['the client left', failed('client-gone', 'connect'), {}, 'nobody'],
   ['SOCKS4 and an IPv6 target', failed('member-incapable', 'connect'), { reachedByOther: true }, 'nobody'],
 ];
@@ -91,4 +112,49 @@ test('blame: later evidence does not change what is decided at once', () => {
     const now = blameFor(attempt, NOTHING_ELSE);
     for (const evidence of later) expect(blameFor(attempt, { ...NOTHING_ELSE, ...evidence })).toBe(now);
   }
+});
+
+test.each([
+  ['target-doubted', 'answer', false, 3],
+  ['member-refused', 'answer', false, 2],
+  ['member-refused', 'answer', true, 3],
+  ['member-closed', 'answer', false, 2],
+  ['member-silent', 'answer', false, 0],
+  ['member-silent', 'answer', true, 3],
+  ['member-silent', 'connect', true, 0],
+  ['member-unreachable', 'connect', true, 0],
+  ['member-auth', 'answer', true, 0],
+] as const)(
+  'blame: the report points of %s in phase %s, the member worked: %s',
+  (fault, phase, worked, points) => {
+    expect(reportPoints(failed(fault, phase), worked)).toBe(points);
+  },
+);
+
+test.each<[string, FailedAttempt[], points: number, boolean]>([
+  ['one full report', [failed('target-doubted')], 3, true],
+  ['a weak report', [failed('member-refused')], 2, false],
+  ['two full reports', [failed('target-doubted'), failed('member-refused')], 6, true],
+  ['a full and a weak report', [failed('target-doubted'), failed('member-refused')], 5, false],
+  [
+    'two of three members that failed',
+    [failed('target-doubted'), failed('target-doubted'), failed('member-silent')],
+    6,
+    true,
+  ],
+  [
+    'one report, and an unreachable member',
+    [failed('target-doubted'), failed('member-unreachable', 'connect')],
+    3,
+    true,
+  ],
+  [
+    'one report, and a member that required credentials',
+    [failed('target-doubted'), failed('member-auth')],
+    6,
+    false,
+  ],
+  ['members that received nothing', [failed('member-unreachable', 'connect')], 9, false],
+])('blame: whether the target is unreachable after %s', (_, failures, points, expected) => {
+  expect(isTargetUnreachable(failures, points)).toBe(expected);
 });

@@ -134,14 +134,47 @@ test('credentials: three members of twenty that refuse are no fault of the sourc
   expect([book.faulty, faults]).toEqual([false, []]);
 });
 
-test('credentials: the advice depends on what is configured', () => {
-  const { password: _, ...keyOnly } = ACCESS;
-  const faults: SourceFault[] = [];
-  const onSourceFault = (fault: SourceFault) => faults.push(fault);
-  const book = new SourceCredentials('city', keyOnly, ManualClock.dayOld(), onSourceFault);
-  for (const member of ['m1', 'm2', 'm3']) book.refused(member, undefined);
-  expect(faults[0]?.reason).toBe('3 of 3 members require credentials, and none are configured');
-  expect(faults[0]?.advice).toContain('Bind this machine');
+test.each<[string, Partial<SourceSettings>, without: boolean, reason: string, advice: RegExp]>([
+  [
+    'the instance',
+    { auth: 'instance' },
+    false,
+    'refused the credentials',
+    /^Check the password of the instance/,
+  ],
+  [
+    'the instance, when members ask',
+    {},
+    true,
+    'refused the credentials',
+    /^Check the password of the instance/,
+  ],
+  [
+    'others',
+    { auth: { username: 'u', password: new Secret('p') }, neverInstance: true },
+    false,
+    'refused the credentials',
+    /^Check the password of the instance, or upstream\.auth/,
+  ],
+  [
+    'none',
+    { auth: 'none', password: undefined } as unknown as Partial<SourceSettings>,
+    false,
+    'require credentials, and none are configured',
+    /^Bind this machine's public address/,
+  ],
+])('credentials: the advice after refused credentials of %s', (_, access, without, reason, advice) => {
+  const { book, faults } = makeBook(access);
+  const sent = without ? makeBook({ auth: 'instance' }).book.current : book.current;
+  for (const member of ['m1', 'm2', 'm3']) book.refused(member, sent);
+  expect(faults).toEqual([
+    {
+      source: 'city',
+      active: true,
+      reason: `3 of 3 members ${reason}`,
+      advice: expect.stringMatching(advice),
+    },
+  ]);
 });
 
 test('credentials: a 407 to a request in absolute form is no refusal, because it may come from the target', () => {

@@ -365,3 +365,25 @@ test('hedge: the first attempt that fails later is blamed, one that succeeds lat
     );
   }
 });
+
+test('dial: only failures that the target can cause show that it is unreachable', async () => {
+  const { dial, pool, memberOf, answer, close, events } = makeScriptedDialer(['works'], {
+    waitForMemberMs: 0,
+  });
+  const first = dial(TARGET);
+  answer('works', 200);
+  connectionOf(await first).end({ cut: false });
+  for (const [other, blame] of [
+    ['ECONNREFUSED', 'unclear'],
+    [502, 'target'],
+  ] as const) {
+    pool.members = [memberOf('a'), memberOf('b')];
+    events.length = 0;
+    const result = dial('dead.example:443');
+    if (other === 502) answer('a', 502);
+    else close('a', other);
+    answer('b', 502);
+    failureOf(await result);
+    expect(events.at(-1)).toBe(`b target-doubted answer ${blame} 0`);
+  }
+});

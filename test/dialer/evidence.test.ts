@@ -176,3 +176,57 @@ test('evidence: a refusal with Retry-After of a page that is 403 for another exi
   respond('c', 429, '/1');
   expect(bans).toEqual(['a status 6', 'c status']);
 });
+
+test('evidence: forgets the exits that were answered first, beyond 64 of one host', () => {
+  const { answer, hasAnswered } = makeEvidence();
+  for (let exit = 0; exit < 64; exit += 1) answer(`e${exit}`);
+  answer('e0');
+  expect(hasAnswered('e0')).toBe(true);
+  answer('e64');
+  expect(['e0', 'e1', 'e64'].map((exit) => hasAnswered(exit))).toEqual([false, true, true]);
+});
+
+test('evidence: an exit relays for ten minutes after its last answer', () => {
+  for (const [ms, expected] of [
+    [600_000, ['a reset']],
+    [600_001, []],
+  ] as const) {
+    const { answer, reset, bans, clock } = makeEvidence();
+    answer('a');
+    clock.advance(ms);
+    reset('a');
+    answer('b');
+    reset('a');
+    expect(bans).toEqual(expected);
+  }
+});
+
+test('evidence: after a ban the count of resets begins again, and pages of a lifted ban do not lift another', () => {
+  const { answer, reset, respond, bans } = makeEvidence();
+  answer('a');
+  reset('a');
+  answer('b');
+  reset('a');
+  reset('a');
+  expect(bans, 'one reset since the ban').toEqual(['a reset']);
+  bans.length = 0;
+  respond('b', 200, '/home');
+  respond('c', 403, '/1');
+  respond('d', 403, '/1');
+  expect(bans, 'there was no ban to lift').toEqual([]);
+});
+
+test.each([
+  [403, undefined, 'auto', ['/1', '/2'], ['a status']],
+  [403, undefined, [403], ['/1'], ['a status']],
+  [403, 5, 'auto', ['/1'], ['a status 5']],
+  [404, undefined, 'auto', ['/1', '/2'], []],
+] as const)(
+  'evidence: %i with Retry-After %s and onStatus %j',
+  (status, retryAfterMs, onStatus, paths, expected) => {
+    const { respond, bans } = makeEvidence(onStatus);
+    respond('b', 399);
+    for (const path of paths) respond('a', status, path, { retryAfterMs });
+    expect(bans).toEqual(expected);
+  },
+);

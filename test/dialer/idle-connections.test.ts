@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import type { ForwardMode } from '../../src/dialer/contract.ts';
@@ -116,6 +116,69 @@ test('idle connections: at most four are kept per member and target', async () =
   const sockets = await makeSockets(6);
   for (const socket of sockets) idle.keep(connection(socket));
   expect([idle.size, sockets.filter((socket) => socket.destroyed).length]).toEqual([4, 2]);
+});
+
+test('idle connections: at most four are kept per member and target, in absolute form per member and owner', async () => {
+  const { idle } = makeIdle();
+  const keep = (over: Partial<Parameters<IdleConnections['keep']>[0]>, forwardMode: ForwardMode) => {
+    const socket = new Socket();
+    idle.keep({ ...connection(socket, { forwardMode }), ...over });
+    return !socket.destroyed;
+  };
+  for (const forwardMode of ['direct', 'absolute'] as const) {
+    const kept = (over: Partial<Parameters<IdleConnections['keep']>[0]>) =>
+      [1, 2, 3, 4, 5].map(() => keep(over, forwardMode)).filter(Boolean).length;
+    expect([
+      kept({}),
+      kept({ target: 'other.example:80' }),
+      kept({ owner: 'bob' }),
+      kept({ member: 'm2' }),
+    ]).toEqual(forwardMode === 'direct' ? [4, 4, 4, 4] : [4, 0, 4, 4]);
+  }
+  expect(idle.size).toBe(28);
+});
+
+test('idle connections: at most 512 are kept, and one that is taken or closed makes room', () => {
+  const { idle } = makeIdle();
+  const sockets = Array.from({ length: 514 }, () => new Socket());
+  const keep = (index: number) => {
+    const socket = sockets[index] as Socket;
+    idle.keep({ ...connection(socket), member: `m${index}` });
+    return !socket.destroyed;
+  };
+  const kept = Array.from({ length: 512 }, (_, index) => keep(index));
+  expect([kept.every(Boolean), keep(512), idle.size]).toEqual([true, false, 512]);
+  expect(take(idle, { member: 'm7', forwardMode: 'direct' })?.socket).toBe(sockets[7]);
+  expect([keep(513), idle.size]).toEqual([true, 512]);
+  for (const [index, event] of ['data', 'end', 'close'].entries()) {
+    sockets[index]?.emit(event);
+    expect([sockets[index]?.destroyed, idle.size]).toEqual([true, 511 - index]);
+    expect(take(idle, { member: `m${index}` })).toBeUndefined();
+  }
+});
+
+test.each<[string, (socket: Socket) => void, kept: boolean]>([
+  ['nothing pending', () => {}, true],
+  ['unread bytes', (socket) => socket.unshift(Buffer.from('left over')), false],
+  [
+    'unsent bytes',
+    (socket) => {
+      socket.cork();
+      socket.write('left over');
+    },
+    false,
+  ],
+  ['an ended write side', (socket) => void socket.end(), false],
+  ['an ended read side', (socket) => void socket.push(null), false],
+  ['an end', (socket) => void socket.destroy(), false],
+])('idle connections: whether a connection with %s is kept', async (_, change, kept) => {
+  const { idle } = makeIdle();
+  const socket = new Socket({ allowHalfOpen: true });
+  change(socket);
+  if (socket.readableLength === 0 && !socket.destroyed) socket.resume().read(0);
+  await new Promise((next) => setImmediate(next));
+  idle.keep(connection(socket));
+  expect([idle.size === 1, !socket.destroyed]).toEqual([kept, kept]);
 });
 
 test('idle connections: a connection with unread or unsent bytes, or with an ended side, is closed', async () => {

@@ -97,3 +97,26 @@ test('overdue attempts: hedges avoid their members until they end, and slow memb
   for (let index = 0; index < 500; index += 1) overdue.add(through(`m${index}`));
   expect(overdue.membersToAvoid(['slow'], [])).toHaveLength(64);
 });
+
+test('client budgets: beyond 4,096 clients, the one that was charged first has its burst again', () => {
+  const budgets = new ClientBudgets(ManualClock.dayOld());
+  for (let client = 0; client < 4_097; client += 1) budgets.charge(`c${client}`, CLIENT_BURST + 5);
+  expect(['c0', 'c1', 'c4096'].map((client) => budgets.allows(client))).toEqual([true, false, false]);
+});
+
+test('hedge budget: ten hedges at first, one for ten dials, and never more than ten', () => {
+  const budget = new HedgeBudget();
+  const spendAll = () => {
+    let spent = 0;
+    while (budget.spend()) spent += 1;
+    return spent;
+  };
+  budget.refund();
+  expect(spendAll()).toBe(10);
+  for (let dial = 0; dial < 11; dial += 1) budget.earn();
+  expect(spendAll()).toBe(1);
+  for (let hedge = 0; hedge < 3; hedge += 1) budget.refund();
+  expect(spendAll()).toBe(3);
+  for (let dial = 0; dial < 1_000; dial += 1) budget.earn();
+  expect(spendAll()).toBe(10);
+});

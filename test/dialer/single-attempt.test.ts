@@ -91,6 +91,11 @@ test('single attempt: a refusal is the fault of the source when that is faulty, 
   }
   expect(blames).toMatchObject(['nobody', 'nobody', 'source', 'source'].map((blame) => ({ blame })));
   expect(faulty.sourceFaults).toHaveLength(1);
+  faulty.dialer.resetRefusals('elsewhere');
+  faulty.dialer.resetRefusals('city');
+  const again = faulty.probe('e');
+  faulty.answer('e', 407);
+  expect(await again, 'after a reset').toMatchObject({ blame: 'nobody' });
   const working = makeProbes();
   const accepted = working.probe('a');
   working.answer('a', 200);
