@@ -440,7 +440,7 @@ export class PoolSharing implements MemberObserver, SessionObserver {
     const { phase } = member;
     if (phase.name !== 'ready' && phase.name !== 'quarantined') return;
     if (phase.name === 'quarantined' && phase.untilAt === untilAt) return;
-    if (this.#options.sameMachine) member.health.inherit(health, now);
+    if (this.#options.sameMachine) member.health.inherit(health);
     else if ((member.lastSuccessAt ?? Number.NEGATIVE_INFINITY) > now - WORKED_MS) return;
     this.#parts.members.quarantineUntil(member, { untilAt, fault, replaced }, now);
   }

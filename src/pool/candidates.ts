@@ -59,10 +59,6 @@ export class Candidates {
     this.tiers = tiers;
   }
 
-  get isEmpty(): boolean {
-    return this.tiers.every((tier) => !tier.canServe && tier.buckets.quarantined.size === 0);
-  }
-
   pick(check: CandidateCheck): Member | undefined {
     for (const tier of this.tiers) {
       const candidate = search(tier, check);

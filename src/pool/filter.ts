@@ -15,22 +15,18 @@ import {
 import type { Member, PoolSource } from './member.ts';
 
 export interface MemberFilter {
-  readonly source?: string;
-  readonly protocol?: MemberProtocol;
-  readonly location?: string;
+  readonly source?: string | undefined;
+  readonly protocol?: MemberProtocol | undefined;
+  readonly location?: string | undefined;
 }
 
 /** `filterOf` returns this object when the routing options filter nothing. */
 export const ANY_MEMBER: MemberFilter = {};
 
-export function filterOf({ source, protocol, location }: RoutingOptions): MemberFilter {
-  const anyLocation = location === undefined || location === '';
-  if (source === undefined && protocol === undefined && anyLocation) return ANY_MEMBER;
-  return {
-    ...(source === undefined ? {} : { source }),
-    ...(protocol === undefined ? {} : { protocol }),
-    ...(anyLocation ? {} : { location: foldLocation(location) }),
-  };
+export function filterOf(routing: RoutingOptions, source = routing.source): MemberFilter {
+  const { protocol, location = '' } = routing;
+  if (source === undefined && protocol === undefined && location === '') return ANY_MEMBER;
+  return { source, protocol, location: location === '' ? undefined : foldLocation(location) };
 }
 
 export function passesFilter(member: Member, { source, protocol, location }: MemberFilter): boolean {
@@ -90,12 +86,12 @@ export function whyImpossible(
   sources: ReadonlyMap<string, PoolSource>,
   locations: Locations,
 ): string | undefined {
-  const { source, protocol, minLifeMs, location } = routing;
+  const { source, protocol, minLifeMs, location = '' } = routing;
   if (source !== undefined && !sources.has(source)) {
     return 'No source with this name is configured. Run noria status to list the sources.';
   }
-  if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
-  if (location === undefined || !looksLikeCode(location)) {
+  if (protocol === undefined && minLifeMs === undefined && location === '') return undefined;
+  if (!looksLikeCode(location)) {
     for (const one of sources.values()) if (couldServe(one, routing)) return undefined;
   }
   const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
@@ -109,7 +105,6 @@ export function whyImpossible(
     const lives = each(speaking, (options) => `members of source %s live for at most ${longest(options)}`);
     return `life is ${formatDuration(minLifeMs ?? 0)}, but ${lives}.`;
   }
-  if (location === undefined) return undefined;
   const keyword = foldLocation(location);
   if (locations.values().some(({ folded }) => folded.includes(keyword))) return undefined;
   return whyNowhere(living, routing);

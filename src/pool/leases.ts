@@ -67,7 +67,7 @@ export class Leases {
   readonly #clock: Clock;
   readonly #members: Members;
   readonly #sessions: Sessions;
-  readonly #onVerdict: (use: ClientUse, host: string, verdict: Verdict) => void;
+  readonly #onVerdict: (use: Pick<ClientUse, 'exit' | 'source'>, host: string, verdict: Verdict) => void;
   readonly #open = new Map<number, OpenLease>();
   #lastId = 0;
   readonly #last = new BoundedMap<string, ClientUse>(MAX_CLIENTS);
@@ -78,7 +78,7 @@ export class Leases {
     clock: Clock,
     members: Members,
     sessions: Sessions,
-    onVerdict: (use: ClientUse, host: string, verdict: Verdict) => void,
+    onVerdict: (use: Pick<ClientUse, 'exit' | 'source'>, host: string, verdict: Verdict) => void,
   ) {
     this.#clock = clock;
     this.#members = members;
@@ -130,12 +130,11 @@ export class Leases {
     return granted;
   }
 
-  report(report: LeaseReport, now: number): boolean {
+  report(report: LeaseReport, now: number): void {
     const lease = this.#open.get(report.lease);
-    if (lease === undefined) return false;
+    if (lease === undefined) return;
     if (report.kind !== 'accepted') this.#end(lease, report, now);
     else if (!lease.accepted) this.#accept(lease, report, now);
-    return true;
   }
 
   of(holder: LeaseHolder): number[] {
@@ -228,7 +227,7 @@ export class Leases {
         this.#blame(lease, report.cut, report.mute === true ? 'member-mute' : 'member-cut', now);
       }
     }
-    if (member.phase.name !== 'left') this.#members.leaseEnded(member, now);
+    this.#members.leaseEnded(member, now);
   }
 
   #blame(lease: OpenLease, blame: Blame, fault: FaultCode, now: number): void {
@@ -250,7 +249,7 @@ export class Leases {
     const { client = '', session, tag } = request.routing;
     const last = this.#last.getOrMake(client, makeUse);
     // one client often requests one host many times in a row
-    if (last.hosts.length > 1 || last.hosts[0] !== request.targetHost) last.hosts.length = 0;
+    if (last.hosts[0] !== request.targetHost) last.hosts.length = 0;
     const at = this.#clock.now();
     note(last, request, member, at);
     if (session !== undefined) note(this.#bySession.getOrMake(session, makeUse), request, member, at);
@@ -307,22 +306,18 @@ export class Leases {
   }
 
   /** Another replica served the session, so its sites are not known here. */
-  #useElsewhere({ session, tag }: ClientName): ClientUse | undefined {
+  #useElsewhere({ session, tag }: ClientName) {
     const held = tag === undefined ? this.#sessions.byName.get(session ?? '')?.member : undefined;
     const member = this.#members.find(held);
-    if (member === undefined) return undefined;
-    const use = makeUse();
-    const routing = { ...(session !== undefined && { session }), ...(tag !== undefined && { tag }) };
-    note(use, { id: 0, routing, targetHost: '', avoid: [], waitMs: 0 }, member, this.#clock.now());
-    return use;
+    return member && { exit: member.exit, source: member.source.name, hosts: [] };
   }
 
-  #sitesOf(use: ClientUse | undefined): string[] {
+  #sitesOf(use: Pick<ClientUse, 'hosts'> | undefined): string[] {
     return [...new Set((use?.hosts ?? []).map((host) => this.#members.sites.of(host).name))];
   }
 
   #movesAt(session: Session | undefined, remainingMs: number | undefined): string | null {
-    if (session === undefined || remainingMs === undefined || session.isFixed) return null;
+    if (remainingMs === undefined || session?.isFixed !== false) return null;
     const inMs = Math.max(0, remainingMs - this.#members.settings.minRemainingMs);
     return new Date(this.#clock.now() + inMs).toISOString();
   }
@@ -356,7 +351,7 @@ function note(
   use.session = routing.session;
   use.tag = routing.tag;
   const { hosts } = use;
-  if (targetHost === '' || hosts[0] === targetHost || hosts.includes(targetHost)) return;
+  if (hosts.includes(targetHost)) return;
   hosts.push(targetHost);
   if (hosts.length > MAX_HOSTS) hosts.shift();
 }

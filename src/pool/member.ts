@@ -71,7 +71,7 @@ export class Candidate extends RotationEntry {
 
   moveTo(bucket: Bucket | undefined): void {
     this.rotation?.remove(this);
-    this.rotation = bucket === undefined ? undefined : this.tier.buckets[bucket];
+    this.rotation = bucket && this.tier.buckets[bucket];
     this.rotation?.add(this);
   }
 }
@@ -206,7 +206,7 @@ export class Member {
     if (!allowed.includes(next.name)) {
       throw new TypeError(`member ${this.id}: ${this.phase.name} -> ${next.name} is not a move`);
     }
-    if (next.name === 'ready' || next.name === 'quarantined') this.trialLease = undefined;
+    this.trialLease = undefined;
     this.source.counts[this.phase.name] -= 1;
     this.source.counts[next.name] += 1;
     this.phase = next;
@@ -269,8 +269,7 @@ export class PoolSource {
  * a failure that the target may have caused is only a suspicion.
  *
  * An accepted attempt clears suspicions from refusals. Only an answer of a target clears those from closed tunnels, because a faulty member
- * may accept every attempt and then close the tunnel. After each half-life without a fault, the count is halved and all suspicions end. The
- * half-life is the time from the joining to the end of life.
+ * may accept every attempt and then close the tunnel.
  */
 export type HealthVerdict =
   | 'none'
@@ -303,7 +302,6 @@ export const WORKED_MS = 60_000;
 export class Health {
   #faults = 0;
   #quarantines = 0;
-  #lastFaultAt = 0;
   #acceptedAt = Number.NEGATIVE_INFINITY;
   #answeredAt = Number.NEGATIVE_INFINITY;
   #refusals: Suspicion | undefined;
@@ -326,9 +324,7 @@ export class Health {
     if (this.score === 0) this.#quarantines = 0;
   }
 
-  /** @param halfLifeMs - after this time without a fault, earlier faults count half. */
-  fault(now: number, halfLifeMs: number, { maxFailures }: PoolSettings['health']): HealthVerdict {
-    this.#fade(now, halfLifeMs);
+  fault({ maxFailures }: PoolSettings['health']): HealthVerdict {
     this.#faults += 1;
     return this.score >= Math.max(1, maxFailures) ? 'evict' : 'quarantine';
   }
@@ -337,12 +333,12 @@ export class Health {
   suspect(
     failure: SuspectFailure,
     evidence: SourceEvidence,
-    { now, halfLifeMs, maxFailures }: { now: number; halfLifeMs: number; maxFailures: number },
+    maxFailures: number,
+    now: number,
   ): HealthVerdict {
     const { cut, compared } = failure;
     const memberWorked = now - (cut ? this.#answeredAt : this.#acceptedAt) <= WORKED_MS;
     if (memberWorked && !compared) return 'none';
-    this.#fade(now, halfLifeMs);
     const suspicion = (cut ? this.#cuts : this.#refusals) ?? new Suspicion();
     if (cut) this.#cuts = suspicion;
     else this.#refusals = suspicion;
@@ -366,21 +362,10 @@ export class Health {
     return { inRow: this.#faults, rests: this.#quarantines };
   }
 
-  /** Of an earlier process, an earlier stay in the pool or another replica; as if the last fault happened now. */
-  inherit({ inRow, rests }: HealthSnapshot, now: number): void {
+  /** Of an earlier process, an earlier stay in the pool or another replica. */
+  inherit({ inRow, rests }: HealthSnapshot): void {
     this.#faults = inRow;
     this.#quarantines = rests;
-    this.#lastFaultAt = now;
-  }
-
-  #fade(now: number, halfLifeMs: number): void {
-    const halfLives = Math.floor((now - this.#lastFaultAt) / Math.max(1, halfLifeMs));
-    this.#lastFaultAt = now;
-    if (halfLives <= 0) return;
-    this.#faults /= 2 ** halfLives;
-    this.#quarantines = Math.max(0, this.#quarantines - halfLives);
-    this.#refusals?.clear();
-    this.#cuts?.clear();
   }
 }
 
@@ -482,20 +467,15 @@ export class SourceEvidence {
     return now - at <= CLIENT_SERVED_MS;
   }
 
-  memberJoined(size: number): void {
+  memberJoined(): void {
     this.#trials += TRIALS_PER_MEMBER;
-    this.#limitTrials(size);
   }
 
+  /** At most a tenth of `size` trials, or 1 if that is more, are left. A new source may make so many. */
   spendTrial(size: number): boolean {
-    this.#limitTrials(size);
+    this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));
     if (this.#trials < 1) return false;
     this.#trials -= 1;
     return true;
-  }
-
-  /** To a tenth of `size`, or to 1 if that is more. A new source may make so many. */
-  #limitTrials(size: number): void {
-    this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));
   }
 }

@@ -115,7 +115,7 @@ export class Members {
   }
 
   find(id: string | undefined): Member | undefined {
-    return id === undefined ? undefined : this.byId.get(id);
+    return this.byId.get(id ?? '');
   }
 
   configure(settings: PoolSettings, now: number): void {
@@ -217,7 +217,7 @@ export class Members {
     { blockedReason, leaseLimit }: Pick<PoolSource, 'blockedReason' | 'leaseLimit'>,
     now: number,
   ): void {
-    if (leaseLimit > source.leaseLimit) this.index.membersFreed = true;
+    this.index.membersFreed = true;
     source.leaseLimit = leaseLimit;
     source.blockedReason = blockedReason;
     for (const observer of this.observers) observer.sourceRestricted(source);
@@ -229,7 +229,7 @@ export class Members {
     this.byId.set(member.id, member);
     this.byKey.set(memberKey(source.name, member), member);
     source.members.add(member);
-    source.evidence.memberJoined(source.options.size);
+    source.evidence.memberJoined();
     source.counts[member.phase.name] += 1;
     this.index.setEnd(member, member.endsAt);
     this.index.add(member, now);
@@ -238,7 +238,7 @@ export class Members {
   }
 
   renew(member: Member, drawn: DrawnMember, endsAt: number, now: number): void {
-    if (drawn.exitIp !== undefined && drawn.exitIp !== member.exitIp) {
+    if (drawn.exitIp !== undefined) {
       this.sites.memberLeft(member.exit);
       member.exitIp = drawn.exitIp;
       member.lastSite = undefined;
@@ -337,7 +337,7 @@ export class Members {
     const member = this.#make(source, { ...stored, endsAt: assumed ? undefined : endsAt }, stored, now);
     member.uses = stored.uses;
     member.latencyMs = stored.latencyMs;
-    member.health.inherit(stored.health, now);
+    member.health.inherit(stored.health);
     this.join(member, now);
     if (rest === undefined || member.phase.name !== 'ready') return;
     member.moveTo({ name: 'quarantined', ...rest, sinceAt: now });
@@ -370,7 +370,7 @@ export class Members {
     const isKnown = departed !== undefined && departed.untilAt > now;
     if (isKnown && departed.barred) return false;
     const member = this.#make(source, drawn, life, now);
-    if (isKnown) member.health.inherit(departed.health, now);
+    if (isKnown) member.health.inherit(departed.health);
     this.join(member, now);
     return true;
   }
@@ -392,7 +392,7 @@ export class Members {
 
   recordFault(member: Member, fault: FaultCode, leasedAt: number, now: number): void {
     if (!this.#mayBlame(member, leasedAt)) return;
-    const verdict = member.health.fault(now, member.endsAt - member.joinedAt, this.settings.health);
+    const verdict = member.health.fault(this.settings.health);
     // One fault evicts an unproven member: it has never worked, so it is probably dead.
     if (verdict === 'evict' || member.phase.name === 'joining') {
       this.remove(member, { reason: 'failed', fault }, now);
@@ -411,10 +411,8 @@ export class Members {
     const { evidence } = member.source;
     const totals = failure.cut ? evidence.answers : evidence.accepts;
     totals.failures += 1;
-    if (!this.#mayBlame(member, leasedAt) || member.phase.name === 'joining') return;
-    const halfLifeMs = member.endsAt - member.joinedAt;
-    const { maxFailures } = this.settings.health;
-    const verdict = member.health.suspect(failure, evidence, { now, halfLifeMs, maxFailures });
+    if (!this.#mayBlame(member, leasedAt)) return;
+    const verdict = member.health.suspect(failure, evidence, this.settings.health.maxFailures, now);
     switch (verdict) {
       case 'none':
         return;
@@ -453,7 +451,7 @@ export class Members {
     for (const source of this.sources.values()) {
       for (const member of source.quarantined) {
         const { phase } = member;
-        if (phase.name === 'quarantined' && phase.untilAt > now) member.phase = { ...phase, untilAt: now };
+        if (phase.name === 'quarantined') member.phase = { ...phase, untilAt: now };
         this.index.update(member, now);
       }
     }

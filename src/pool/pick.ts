@@ -92,7 +92,7 @@ export class MemberPick implements CandidateCheck {
     if (session !== undefined) return this.#forSession(session, candidates);
     this.#lastExit = candidates.lastExit;
     this.#spreads = this.#members.settings.rotation.strategy === 'round-robin';
-    if (this.#spreads) this.#members.sites.endRound(site);
+    this.#members.sites.endRound(site);
     const member = candidates.pick(this);
     if (member !== undefined) candidates.lastExit = member.exit;
     return member;
@@ -222,7 +222,6 @@ export class MemberPick implements CandidateCheck {
     this.#isForSession = false;
     this.#preferredEndsAt = Number.NEGATIVE_INFINITY;
     this.#session = undefined;
-    this.#isHedge = false;
     this.#exitsInUse = undefined;
     this.ended = undefined;
     this.retryAt = Number.POSITIVE_INFINITY;

@@ -151,8 +151,7 @@ export class Pool implements LeaseProvider {
     this.#members.update(now);
     const minEndsAt = now + (routing.minLifeMs ?? 0);
     const { session } = routing;
-    const own =
-      session === undefined ? undefined : this.#members.find(this.#sessions.byName.get(session)?.member);
+    const own = this.#members.find(this.#sessions.byName.get(session ?? '')?.member);
     const ownNext = own?.bucket === 'fresh' ? [own] : [];
     const anyNext = () => this.#members.index.find(filterOf(routing), now).upcoming(count, now);
     return (session === undefined ? anyNext() : ownNext)
@@ -170,7 +169,8 @@ export class Pool implements LeaseProvider {
 
   report(report: LeaseReport): void {
     const now = this.#clock.monotonic();
-    if (this.leases.report(report, now)) this.serveWaiting(now);
+    this.leases.report(report, now);
+    this.serveWaiting(now);
   }
 
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[] {
@@ -356,7 +356,7 @@ export class Pool implements LeaseProvider {
     Partial<Verdict> & { readonly holder: LeaseHolder; readonly host: string }): boolean {
     const session = 'session' in holder ? this.#sessions.byName.get(holder.session) : undefined;
     const id = 'member' in holder ? holder.member : session?.member;
-    const found = id === undefined ? undefined : this.#members.exitOf(id, this.#clock.monotonic());
+    const found = this.#members.exitOf(id ?? '', this.#clock.monotonic());
     if (found === undefined) return session !== undefined; // the session has no member, so there is no exit to ban
     this.#judge(found, host, { verdict, forMs, user });
     return true;
@@ -492,7 +492,6 @@ export class Pool implements LeaseProvider {
 
   /** Keeps the members, so that a last snapshot is possible. */
   close(): void {
-    if (this.#closed) return;
     this.#closed = true;
     const now = this.#clock.monotonic();
     for (const client of this.#queue.byRequest.values()) this.#queue.answer(client, SHUTTING_DOWN, now);
@@ -607,7 +606,7 @@ export class Pool implements LeaseProvider {
     const { tiers, filter } = candidates;
     const { sites } = this;
     const site = sites.of(targetHost);
-    const session = routing.session === undefined ? undefined : this.#sessions.byName.get(routing.session);
+    const session = this.#sessions.byName.get(routing.session ?? '');
     const own = this.#members.find(session?.member);
     if (own !== undefined && session?.isFixed === true) return false;
     if (own !== undefined && !avoid.includes(own.id)) {
@@ -623,7 +622,7 @@ export class Pool implements LeaseProvider {
   /** Counts drawn members against `drawsForBans` of the sites whose clients needed them. */
   #countDraws(source: PoolSource, joined: number, now: number): void {
     let left = joined;
-    for (const { site, needsDraw } of left > 0 ? this.#queue.byRequest.values() : []) {
+    for (const { site, needsDraw } of this.#queue.byRequest.values()) {
       if (left === 0) return;
       if (!needsDraw || !site.pairs.values().some(({ untilAt }) => untilAt > now)) continue;
       site.drew(source.name, now);
@@ -734,8 +733,7 @@ function someServes({ tiers, filter }: Candidates): boolean {
 
 /** The filter of a request; a rule of `targets` may name the source for its site. */
 function filterAt({ rule }: Site, routing: RoutingOptions): MemberFilter {
-  const isNamed = rule.source !== undefined && routing.source === undefined;
-  return filterOf(isNamed ? { ...routing, source: rule.source } : routing);
+  return filterOf(routing, routing.source ?? rule.source);
 }
 
 /** The refusal of a client for whose site every exit is banned, and for which noria may draw no more. */

@@ -174,7 +174,7 @@ export class Sessions {
   add(session: Session, now: number): Session {
     const { owner } = session;
     const { maxSessionsPerClient } = this.settings;
-    while (owner !== NO_OWNER && this.#clients.countOf(owner) >= maxSessionsPerClient) {
+    while (owner.address !== '' && this.#clients.countOf(owner) >= maxSessionsPerClient) {
       const least = this.#clients.leastUsedOf(owner, now);
       if (least === undefined) break;
       this.#end(least, 'too-many');
@@ -194,7 +194,7 @@ export class Sessions {
     let session = this.byName.get(name);
     if (session === undefined) {
       if (usedAt + ttlMs <= now) return;
-      session = new Session(name, owner.address === '' ? NO_OWNER : owner, { ttlMs, usedAt });
+      session = new Session(name, owner, { ttlMs, usedAt });
       session.uses = uses;
       this.#insert(session, now);
     }

@@ -82,16 +82,14 @@ export class WaitingQueue {
   }
 
   /**
-   * Calls `serve` in order of arrival, for the clients with a pickable member. `serve` may answer the client, which then leaves
+   * Calls `serve` in order of arrival. `serve` may answer the client, which then leaves
    * the queue; if it returns false, no client with the same filter can be served now.
    */
   serveEach(serve: (client: WaitingClient) => boolean): void {
-    const lines = [...this.#lines]
-      .filter(([candidates]) => !candidates.isEmpty)
-      .map(([, line]) => {
-        const rest: Iterator<WaitingClient, undefined> = line.values();
-        return { next: rest.next().value, rest };
-      });
+    const lines = [...this.#lines.values()].map((line) => {
+      const rest: Iterator<WaitingClient, undefined> = line.values();
+      return { next: rest.next().value, rest };
+    });
     for (;;) {
       let earliest: (typeof lines)[number] | undefined;
       for (const line of lines) {

@@ -1,5 +1,6 @@
 /** Members that noria hands out for a session before its client connects, and what it tells of those it could hand out. */
 import { expect, test } from 'vitest';
+import { ManualClock } from '../support/manual-clock.ts';
 import { CITY } from '../support/pool-settings.ts';
 import {
   accept,
@@ -99,7 +100,7 @@ test('assignment: a blocked source serves no session, and another source takes o
 });
 
 test('assignment: describes the member, and is a use of the session and demand for its source', () => {
-  const kit = openKit();
+  const kit = openKit({ clock: new ManualClock() });
   kit.pool.addMembers('city', [
     drawn(kit, 1, 180_000, { location: 'East' }),
     drawn(kit, 2, 0, { endsAt: undefined }),

@@ -5,6 +5,7 @@ import { Member, PoolSource } from '../../src/pool/member.ts';
 import { FITS } from '../../src/pool/rotations.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
+import { addMembers, drawn, openKit, use } from './pool-kit.ts';
 
 /** The maximum number of candidate lists. */
 const MAX_LISTS = 256;
@@ -54,7 +55,7 @@ test('candidates: a dropped list leaves no candidate behind', () => {
   expect(member.candidates).toHaveLength(4);
   for (let round = 0; round < MAX_LISTS; round += 1) pick({ location: `north ${round}` }, 2_000 + round);
   expect(member.candidates, 'only in the list of all members').toHaveLength(1);
-  expect(find(ANY_MEMBER, 3_000).isEmpty).toBe(false);
+  expect(pick(ANY_MEMBER, 3_000)).toBe(member);
   expect(pick({ location: 'e' }, 3_000)).toBe(member);
 });
 
@@ -71,4 +72,64 @@ test('candidates: the sources keep the demand of a dropped list', () => {
   pick({ location: 'far' }, 777);
   for (let round = 0; round < 1_000; round += 1) pick({ source: `nowhere ${round}` }, 1_000 + round);
   expect(source.lastWantedAt).toBe(777);
+});
+
+const EAST = { location: 'East' };
+const TOWN = { ...CITY, name: 'town' };
+const BACKUP = { ...CITY, name: 'backup', priority: 2 };
+
+test('candidates: clients with one filter take turns, also among those that expire soon', () => {
+  const kit = openKit();
+  addMembers(kit, 3, 9_000, EAST);
+  const query = { routing: { location: 'east' }, count: 2, isKnown: () => false };
+  const next = kit.pool.upcoming(query).map(({ member }) => member);
+  const used = [1, 2, 3].map(() => use(kit, { location: 'EAST' }).member);
+  expect(new Set(used).size).toBe(3);
+  expect(next).toEqual(used.slice(0, 2));
+});
+
+test('candidates: a request for one source is demand for that alone, and moves a session there', () => {
+  const kit = openKit({ sources: [CITY, TOWN] });
+  for (const source of ['city', 'town']) kit.pool.addMembers(source, [drawn(kit, 1)]);
+  use(kit, { source: 'town' });
+  expect(kit.events('demand.rose')).toEqual([{ sources: ['town'] }]);
+  expect([kit.pool.demand('city').lastWantedAt, kit.pool.demand('town').lastWantedAt]).toEqual([
+    Number.NEGATIVE_INFINITY,
+    kit.clock.monotonic(),
+  ]);
+  expect(use(kit, { session: 's', source: 'town' }).source).toBe('town');
+  expect(use(kit, { session: 's', source: 'city' }).source).toBe('city');
+  expect(kit.events('session.moved')).toMatchObject([{ reason: 'routing-options' }]);
+});
+
+test('candidates: after more than a second without a search, the next one emits demand.rose for the tiers it searches', () => {
+  const kit = openKit({ sources: [CITY, BACKUP] });
+  addMembers(kit, 1);
+  const counts = [10_000, 1_000, 1_001].map((ms) => {
+    kit.clock.advance(ms);
+    use(kit);
+    return kit.events('demand.rose').length;
+  });
+  expect(counts).toEqual([1, 1, 2]);
+  expect(kit.events('demand.rose').at(-1)).toEqual({ sources: ['city'] });
+});
+
+test('candidates: the demand of the tier that serves is none of the later ones', () => {
+  const kit = openKit({ sources: [CITY, BACKUP] });
+  kit.pool.addMembers('backup', [drawn(kit, 1)]);
+  use(kit);
+  const wanted = () => ['city', 'backup'].map((name) => kit.pool.demand(name).lastWantedAt);
+  expect(wanted()).toEqual([kit.clock.monotonic(), kit.clock.monotonic()]);
+  kit.pool.addMembers('city', [drawn(kit, 2)]);
+  expect(wanted()).toEqual([kit.clock.monotonic(), Number.NEGATIVE_INFINITY]);
+});
+
+test('candidates: an assignment takes a member of the first source that can serve', () => {
+  const kit = openKit({ sources: [CITY, BACKUP] });
+  kit.pool.addMembers('backup', [drawn(kit, 1)]);
+  const assign = (session: string) =>
+    kit.pool.assignMember({ session, routing: { session }, taken: new Map(), mode: 'fill' })?.source;
+  expect(assign('a')).toBe('backup');
+  kit.pool.addMembers('city', [drawn(kit, 2)]);
+  expect(assign('b')).toBe('city');
 });

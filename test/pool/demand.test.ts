@@ -1,10 +1,13 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { servedAt } from '../../src/pool/demand.ts';
 import { NO_DEMAND } from '../../src/pool/drawn-member.ts';
-import type { PoolSourceOptions } from '../../src/pool/options.ts';
+import type { RoutingOptions } from '../../src/pool/lease.ts';
+import { DEFAULT_SITE_RULE, type PoolSourceOptions } from '../../src/pool/options.ts';
 import { RequestRate } from '../../src/pool/sites.ts';
 import type { RefillPool } from '../../src/refill/options.ts';
-import { CITY, poolSettings } from '../support/pool-settings.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { CITY, type PoolChanges, poolSettings } from '../support/pool-settings.ts';
 import {
   accept,
   acquire,
@@ -12,11 +15,14 @@ import {
   close,
   drawn,
   fail,
-  openKit,
+  openKit as openKitAt,
   refusal,
   request,
   use,
 } from './pool-kit.ts';
+
+/** Moments in these tests count from 0. */
+const openKit = (changes: PoolChanges = {}) => openKitAt({ ...changes, clock: new ManualClock() });
 
 const BACKUP: PoolSourceOptions = { ...CITY, name: 'backup', priority: 2 };
 
@@ -63,7 +69,7 @@ test('demand: a member quarantined until its end is subtracted once', () => {
   addMembers(kit, 1, 30_000);
   fail(kit, acquire(kit));
   kit.pool.addMembers('city', [drawn(kit, 9, 120_000)]);
-  expect(kit.pool.stockAt('city', 28_000).usable).toBe(1);
+  expect([27_000, 28_000].map((at) => kit.pool.stockAt('city', at).usable)).toEqual([1, 1]);
 });
 
 test('demand: held members include quarantined ones, but not draining ones', () => {
@@ -217,7 +223,9 @@ test('demand: sessions used in the last minute and open tunnels each need member
   for (const session of ['a', 'b', 'c']) use(kit, { session });
   kit.clock.advance(1_000);
   expect(kit.pool.demand('city').held).toBe(3);
-  kit.clock.advance(60_000);
+  kit.clock.advance(58_999);
+  expect(kit.pool.demand('city').held).toBe(3);
+  kit.clock.advance(1_000);
   expect(kit.pool.demand('city').held).toBe(0);
   for (let tunnel = 0; tunnel < 17; tunnel += 1) acquire(kit);
   expect(kit.pool.demand('city').held).toBe(2);
@@ -313,7 +321,7 @@ test('demand: the exits that a site needs are shared between sources by their re
 });
 
 test('demand: needs are counted once a second, of sessions with a member only', () => {
-  const kit = openKit();
+  const kit = openKitAt();
   addMembers(kit, 2);
   kit.clock.advance(1_000);
   use(kit, { session: 'a' });
@@ -430,4 +438,149 @@ test.each<[string, readonly number[], number, number]>([
   for (const second of seconds) rate.add(second * 1_000);
   expect(rate.perSecond(at * 1_000)).toBeCloseTo(expected, 1);
   expect(rate.perSecond(at * 1_000) === 0).toBe(expected === 0);
+});
+
+test('demand: of the clients of a site, each has the next exit after its ban and its spacing, in turns', () => {
+  /** When the exits of the held members are free, and which client is served when. */
+  const cases: [free: number[], spacingMs: number, ahead: number, served: number][] = [
+    [[], 0, 0, Number.POSITIVE_INFINITY],
+    [[], 10, 3, Number.POSITIVE_INFINITY],
+    [[0, 50], 0, 0, 0],
+    [[50, 0], 0, 5, 0],
+    [[50, 30], 0, 0, 30],
+    [[50, 30], 0, 1, 50],
+    [[50, 30], 0, 2, 30],
+    [[0, 30], 100, 0, 0],
+    [[50, 0], 100, 1, 50],
+    [[50, 0], 100, 2, 100],
+    [[50, 0], 100, 5, 250],
+    [[50, 0, 20], 100, 4, 120],
+    [[99], 0, 0, 99],
+    [[100], 0, 0, Number.POSITIVE_INFINITY],
+  ];
+  for (const [free, spacingMs, ahead, served] of cases) {
+    const kit = openKitAt({
+      safetyMarginMs: 0,
+      targets: [{ ...DEFAULT_SITE_RULE, match: ['example.com'], spacing: spacingMs }],
+    });
+    addMembers(kit, free.length, 100);
+    const { parts, sites } = kit.pool;
+    const candidates = parts.members.index.find({}, 0);
+    kit.pool.addMembers('city', [drawn(kit, 30, 9)]); // too short for the client
+    for (const [number, forMs] of free.entries())
+      if (forMs > 0)
+        kit.pool.banExit({ host: 'example.com', exit: drawn(kit, number).host, evidence: 'report', forMs });
+    const now = kit.clock.monotonic();
+    const at = servedAt(request({ minLifeMs: 10 }), candidates, sites, now, ahead) - now;
+    expect(Math.max(0, at), JSON.stringify({ free, spacingMs, ahead })).toBe(served);
+  }
+});
+
+test('demand: a client that an exit serves within a third of its wait needs no draw', () => {
+  const needs = (forMs: number, waitMs: number) => {
+    const kit = openKit();
+    addMembers(kit, 1);
+    kit.pool.banExit({ host: 'example.com', exit: '203.0.0.1', evidence: 'report', forMs });
+    void kit.pool.acquire(request({}, { waitMs }));
+    const { waiting, stranded } = kit.pool.demand('city');
+    return [waiting, stranded];
+  };
+  expect([needs(5_000, 15_000), needs(5_001, 15_000)]).toEqual([
+    [0, 0],
+    [1, 1],
+  ]);
+});
+
+test('demand: clients of a blocked source, or that no draw would help, are not stranded', () => {
+  const kit = openKit({ sources: [CITY, BACKUP] });
+  addMembers(kit, 1);
+  use(kit, { session: 'f', fixed: true });
+  banAll(kit);
+  const clients: RoutingOptions[] = [
+    {},
+    { source: 'backup' },
+    { session: 'f', fixed: true },
+    { minLifeMs: 180_001 },
+  ];
+  fail(kit, acquire(kit, {}, { targetHost: 'other.example' }));
+  for (const routing of clients)
+    void kit.pool.acquire(
+      request(routing, { waitMs: 15_000, ...('fixed' in routing && { targetHost: 'x.example' }) }),
+    );
+  const stranded = () =>
+    ['city', 'backup'].map((name) => kit.pool.demand(name)).map((one) => [one.waiting, one.stranded]);
+  expect(stranded()).toEqual([
+    [2, 1],
+    [3, 3],
+  ]);
+  kit.pool.blockSource('city', 'bad login');
+  expect(stranded()[0]).toEqual([0, 0]);
+});
+
+test('demand: what an empty source can draw is not known, so each client is its demand', () => {
+  const kit = openKit();
+  const waiting = [{ protocol: 'socks5' as const }, { minLifeMs: 7_200_000 }, { location: 'east' }].map(
+    (routing) => {
+      wait(kit, routing);
+      return kit.pool.demand('city').waiting;
+    },
+  );
+  expect(waiting).toEqual([1, 2, 3]);
+});
+
+test('demand: a draw counts against the bans once for each member that joined for a client', () => {
+  const kit = openKit();
+  addMembers(kit, 1);
+  banAll(kit);
+  for (let client = 0; client < 3; client += 1) wait(kit);
+  void kit.pool.acquire(request({}, { waitMs: 15_000, targetHost: 'other.example' }));
+  kit.pool.addMembers('city', [drawn(kit, 7)]);
+  const draws = () => kit.pool.sites.byName.get('example.com')?.drawCount;
+  expect(draws()).toBe(1);
+  kit.pool.addMembers('city', [drawn(kit, 7), drawn(kit, 8, 0)]);
+  expect(draws(), 'none joined').toBe(1);
+});
+
+test('demand: a ban that now ends soon takes the need of a draw back', () => {
+  const kit = openKit();
+  addMembers(kit, 1);
+  const ban = (forMs: number) =>
+    kit.pool.banExit({ host: 'example.com', exit: '203.0.0.1', evidence: 'report', forMs });
+  ban(60_000);
+  for (let client = 0; client < 2; client += 1) wait(kit);
+  void kit.pool.acquire(request({}, { waitMs: 15_000, targetHost: 'other.example', avoid: [] }));
+  const waiting = () => kit.pool.demand('city').waiting;
+  expect(waiting()).toBe(2);
+  ban(1_000);
+  expect(waiting()).toBe(0);
+  ban(60_000);
+  expect(waiting()).toBe(2);
+});
+
+test('demand: a client that waits for the rate of its site asks for nothing', () => {
+  const kit = openKit({ targets: [{ ...DEFAULT_SITE_RULE, match: ['example.com'], rate: 1 }] });
+  addMembers(kit, 1);
+  use(kit);
+  const before = kit.events('demand.rose').length;
+  kit.clock.advance(1);
+  wait(kit);
+  expect(kit.events('demand.rose').length - before).toBe(0);
+  expect(kit.pool.demand('city').waiting).toBe(0);
+});
+
+test('demand: a fixed session needs a draw only before it has a member', () => {
+  const kit = openKit();
+  wait(kit, { session: 'f', fixed: true });
+  expect(kit.pool.demand('city').waiting).toBe(1);
+});
+
+test('demand: two sources of one priority, and a client that only the second can serve', () => {
+  const kit = openKit({
+    sources: [
+      { ...CITY, locationParams: { adr: '广东' } },
+      { ...CITY, name: 'town' },
+    ],
+  });
+  wait(kit, { location: '上海' });
+  expect([kit.pool.demand('city').waiting, kit.pool.demand('town').waiting]).toEqual([0, 1]);
 });

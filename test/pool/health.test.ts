@@ -1,14 +1,10 @@
 import { expect, test } from 'vitest';
 import { Health, type HealthVerdict, SourceEvidence } from '../../src/pool/member.ts';
 
-const HALF_LIFE_MS = 100_000;
-
 type Step =
   | 'fault'
   | 'accepted'
   | 'answered'
-  /** A number of half-lives that pass. */
-  | number
   /**
    * A failure that may be the target's fault: the target's name; `+` if another member reached the target; `/` if the failure is
    * a closed tunnel; `!` if the client had sent no request before.
@@ -34,16 +30,6 @@ const REPLAYS: readonly Replay[] = [
     title: 'a success clears faults',
     steps: ['fault', 'fault', 'accepted', 'fault', 'fault', 'fault'],
     verdicts: ['quarantine', 'quarantine', '-', 'quarantine', 'quarantine', 'evict'],
-  },
-  {
-    title: 'after two half-lives, three faults count less than one',
-    steps: ['fault', 'fault', 2, 'fault', 'fault', 'fault'],
-    verdicts: ['quarantine', 'quarantine', '-', 'quarantine', 'quarantine', 'evict'],
-  },
-  {
-    title: 'within a half-life faults do not fade',
-    steps: ['fault', 'fault', 0.99, 'fault'],
-    verdicts: ['quarantine', 'quarantine', '-', 'evict'],
   },
   {
     title: 'one target never evicts, however often other members reach it',
@@ -127,18 +113,16 @@ test.each(REPLAYS)('health: $title', ({ steps, verdicts, source = 'works', other
   const evidence = new SourceEvidence();
   const totals = [evidence.accepts, evidence.answers];
   for (const each of totals) each.succeededAt = source === 'is down' ? -60_001 : 0;
-  let now = 0;
+  const now = 0;
   const results = steps.map((step): HealthVerdict | '-' => {
-    if (typeof step === 'number') now += step * HALF_LIFE_MS;
-    else if (step === 'accepted') health.accepted(now);
+    if (step === 'accepted') health.accepted(now);
     else if (step === 'answered') health.answered(now);
-    else if (step === 'fault') return health.fault(now, HALF_LIFE_MS, OPTIONS);
+    else if (step === 'fault') return health.fault(OPTIONS);
     else {
       const client = step.endsWith('!') ? 'another' : 'first';
       const failure = { host: step.charAt(0), client, compared: step.includes('+'), cut: step.includes('/') };
-      const times = { now, halfLifeMs: HALF_LIFE_MS, maxFailures: OPTIONS.maxFailures };
       if (othersServed) evidence.recordAnswer('a third', now);
-      const verdict = health.suspect(failure, evidence, times);
+      const verdict = health.suspect(failure, evidence, OPTIONS.maxFailures, now);
       for (const each of totals) {
         each.failures += 1;
         if (source === 'works') each.successes += 2;
@@ -154,7 +138,7 @@ test('health: each quarantine in a row is twice as long, until a success', () =>
   const health = new Health();
   const options = { maxFailures: 10, quarantineMs: 10_000 };
   const next = () => {
-    health.fault(0, HALF_LIFE_MS, options);
+    health.fault(options);
     return health.nextQuarantineMs(options);
   };
   expect([next(), next(), next()]).toEqual([10_000, 20_000, 40_000]);
@@ -165,14 +149,14 @@ test('health: each quarantine in a row is twice as long, until a success', () =>
 test('health: a record keeps the whole history', () => {
   const before = new Health();
   const options = { maxFailures: 3, quarantineMs: 10_000 };
-  before.fault(5, HALF_LIFE_MS, options);
+  before.fault(options);
   before.nextQuarantineMs(options);
   const after = new Health();
-  after.inherit(before.snapshot(), 1_000);
+  after.inherit(before.snapshot());
   expect(after.score).toBe(1);
   expect(after.nextQuarantineMs(options)).toBe(20_000);
-  expect(after.fault(2_000, HALF_LIFE_MS, options)).toBe('quarantine');
-  expect(after.fault(3_000, HALF_LIFE_MS, options)).toBe('evict');
+  expect(after.fault(options)).toBe('quarantine');
+  expect(after.fault(options)).toBe('evict');
 });
 
 test('evidence: whether another client than this one was served within ten minutes', () => {
@@ -195,12 +179,12 @@ test('evidence: trials are a tenth of the members that join, at most a tenth of 
     return count;
   };
   expect([spend(30), spend(30)], 'of a new source').toEqual([3, 0]);
-  for (let member = 0; member < 9; member += 1) evidence.memberJoined(30);
+  for (let member = 0; member < 9; member += 1) evidence.memberJoined();
   expect(spend(30)).toBe(0);
-  for (let member = 0; member < 12; member += 1) evidence.memberJoined(30);
+  for (let member = 0; member < 12; member += 1) evidence.memberJoined();
   expect(spend(30)).toBe(2);
-  for (let member = 0; member < 100; member += 1) evidence.memberJoined(30);
+  for (let member = 0; member < 100; member += 1) evidence.memberJoined();
   expect(spend(30)).toBe(3);
-  for (let member = 0; member < 100; member += 1) evidence.memberJoined(5);
+  for (let member = 0; member < 100; member += 1) evidence.memberJoined();
   expect(spend(5)).toBe(1);
 });

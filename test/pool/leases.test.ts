@@ -1,6 +1,7 @@
 /** What a lease says, which leases are whose, and what their ends change. */
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
+import { DEFAULT_SITE_RULE } from '../../src/pool/options.ts';
 import {
   accept,
   acquire,
@@ -279,4 +280,158 @@ test('members: the whole view of a member, before and after its first success', 
     latencyMs: 20,
     remainingSeconds: 58.8,
   });
+});
+
+test('leases: reports on unknown and ended leases change nothing, and a second acceptance counts no use', () => {
+  const kit = openKit();
+  addMembers(kit, 1);
+  const lease = acquire(kit);
+  for (let time = 0; time < 2; time += 1) accept(kit, lease);
+  for (let time = 0; time < 2; time += 1) close(kit, lease);
+  accept(kit, lease);
+  kit.pool.report({ lease: 99, kind: 'failed', blame: 'member', fault: 'member-silent' });
+  expect(kit.pool.members()).toMatchObject([{ uses: 1, openTunnels: 0, state: 'ready', faults: 0 }]);
+  expect(kit.pool.demand('city').perSecond * 30).toBeCloseTo(0);
+});
+
+test('leases: the end of a probe returns no use, and an open tunnel keeps no member from a comparison', () => {
+  const kit = openKit({ rotation: { maxUsesPerMember: 2 } });
+  addMembers(kit, 1);
+  for (const lease of kit.pool.acquireForProbe(9, 0))
+    kit.pool.report({ lease: lease.id, kind: 'failed', blame: 'target', fault: 'target-unreachable' });
+  const open = [acquire(kit), acquire(kit)];
+  expect(refusal(kit).code).toBe('pool-empty');
+  accept(kit, open[0] ?? acquire(kit));
+  expect(kit.pool.acquireForComparison('city', 1_000)?.member).toBe(open[0]?.member);
+});
+
+test('probes: the most urgent ones up to the limit, none that is tested already or rests', () => {
+  const kit = openKit({ health: { maxFailures: 9, quarantineMs: 10_000 } });
+  const probed = (limit: number, staleMs?: number) =>
+    kit.pool.acquireForProbe(limit, staleMs).map((lease) => {
+      kit.pool.report({ lease: lease.id, kind: 'failed', blame: 'target', fault: 'target-unreachable' });
+      return Number(lease.host.split('.').at(-1));
+    });
+  addMembers(kit, 3);
+  kit.clock.advance(1_000);
+  kit.pool.addMembers('city', [drawn(kit, 3, 180_000, { unproven: true })]);
+  kit.pool.addMembers('city', [drawn(kit, 4, 180_000, { unproven: true })]);
+  const members = [...kit.pool.parts.members.byId.values()];
+  const [one, two] = members;
+  if (one === undefined || two === undefined) throw new Error('no members');
+  one.source.suspected.add(two);
+  expect([probed(0, 1_000), probed(1, 1_000)]).toEqual([[], [4]]);
+  expect(probed(9)).toEqual([4, 5, 2]);
+  fail(kit, acquire(kit, {}, { avoid: members.slice(1).map(({ id }) => id) }));
+  expect([probed(9, 1_000), probed(9, 1_001)]).toEqual([
+    [4, 5, 2, 3],
+    [4, 5],
+  ]);
+  kit.clock.advance(10_000);
+  expect([probed(9), probed(9, 20_000)]).toEqual([
+    [4, 5],
+    [4, 5, 1],
+  ]);
+  one.source.suspected.add(two);
+  const open = kit.pool.acquireForProbe(9, 0);
+  expect(open).toHaveLength(5);
+  one.source.suspected.add(two);
+  expect(kit.pool.acquireForProbe(9, 0)).toEqual([]);
+});
+
+test('probes: clients still get a ready member meanwhile, and its turn stays', () => {
+  const kit = openKit();
+  addMembers(kit, 3);
+  const [first = ''] = idsOf(kit);
+  expect(kit.pool.acquireForProbe(1, 0)).toMatchObject([{ member: first }]);
+  expect(use(kit).member).toBe(first);
+});
+
+test('comparisons: the member that worked last, and neither a quarantined nor a draining one', () => {
+  const kit = openKit({ health: { maxFailures: 9, quarantineMs: 10_000 } });
+  addMembers(kit, 3);
+  const [one = '', two = '', three = ''] = idsOf(kit);
+  const compared = (withinMs: number) => {
+    const lease = kit.pool.acquireForComparison('city', withinMs);
+    if (lease !== undefined) kit.pool.report({ lease: lease.id, kind: 'closed', cut: false });
+    return lease?.member;
+  };
+  const only = (id: string) => ({ avoid: [one, two, three].filter((other) => other !== id) });
+  for (const id of [one, two, three]) {
+    use(kit, {}, only(id));
+    kit.clock.advance(1_000);
+  }
+  expect([compared(1_000), compared(999), compared(60_000)]).toEqual([three, undefined, three]);
+  const tunnel = acquire(kit, {}, only(three));
+  kit.pool.evict(three);
+  fail(kit, acquire(kit, {}, only(two)));
+  expect([compared(60_000), kit.pool.acquireForComparison('nowhere', 1)]).toEqual([one, undefined]);
+  close(kit, tunnel);
+});
+
+test('leases: a client learns everything about its last use, at most 32 sites of a session, and of a tag its own', () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { location: 'East', exitIp: 'x' })]);
+  const [member = ''] = idsOf(kit);
+  const name = { client: 'ann', session: 's', tag: undefined };
+  for (let number = 0; number < 33; number += 1)
+    use(kit, { client: 'ann', session: 's', tag: 't' }, { targetHost: `www.s${number}.test` });
+  const known = { session: 's', tag: 't', member, exit: 'x', location: 'East', attempts: 1 };
+  const sites = Array.from({ length: 32 }, (_, number) => `s${number + 1}.test`);
+  expect(kit.pool.leases.describe(name)).toMatchObject({ ...known, expiresIn: 60, sites });
+  expect(kit.pool.leases.describe({ client: 'ann', session: undefined, tag: 't' })).toMatchObject({
+    ...known,
+    sites,
+  });
+  expect(kit.pool.leases.describe({ client: 'ann', session: undefined, tag: undefined })).toMatchObject({
+    ...known,
+    sites: ['s32.test'],
+  });
+  expect(kit.pool.leases.describe({ client: 'ann', session: 'new', tag: 'u' })).toMatchObject({
+    session: 'new',
+    tag: 'u',
+  });
+  const here = kit.pool.leases.lastUse(name);
+  expect(here).toMatchObject({ ...known, source: 'city', hosts: sites.map((site) => `www.${site}`) });
+  if (here === undefined) throw new Error('no use');
+  const late = { ...here, at: here.at + 1, hosts: ['late.test'] };
+  const latest = kit.pool.leases.latest(name, [late, here, { ...here, at: 1, hosts: ['early.test'] }]);
+  expect(latest).toEqual({ ...late, hosts: [...here.hosts.slice(1), 'late.test'] });
+  kit.clock.advance(90_000);
+  kit.pool.addMembers('city', [drawn(kit, 2)]);
+  expect(kit.pool.leases.describe(name), 'the member has left').toMatchObject({
+    ...known,
+    expiresIn: null,
+    movesAt: null,
+  });
+  // a session that has no site to show, because another one was used
+  expect(
+    kit.pool.leases.judge(name, { verdict: 'ok', host: undefined, forMs: undefined, user: undefined }),
+  ).toBe('host-needed');
+});
+
+test('leases: the report of a probe is no request', () => {
+  const kit = openKit();
+  addMembers(kit, 1);
+  const uses: number[] = [];
+  kit.pool.parts.observers.push({
+    ...({} as (typeof kit.pool.parts.observers)[number]),
+    memberUsed: (_member, count) => uses.push(count),
+    memberAnswered: () => {},
+  });
+  for (const lease of kit.pool.acquireForProbe(9, 0)) accept(kit, lease);
+  expect(uses).toEqual([0, 0]);
+  expect(kit.pool.members()).toMatchObject([{ uses: 0 }]);
+});
+
+test('leases: requests of sessions are none of the rate for which a site needs exits', () => {
+  const needed = (routing: object) => {
+    const kit = openKit({ targets: [{ ...DEFAULT_SITE_RULE, match: ['example.com'], spacing: 0 }] });
+    addMembers(kit, 1);
+    const site = kit.pool.sites.of('example.com');
+    site.adoptSpacing(60_000, kit.clock.monotonic());
+    for (let time = 0; time < 31; time += 1) acquire(kit, routing);
+    return site.exitsNeeded(kit.clock.monotonic());
+  };
+  expect([needed({}), needed({ session: 's' })]).toEqual([60, 0]);
 });

@@ -1,6 +1,7 @@
 /** What the pool tells those who share it with other replicas, and what it takes from them. */
 import { expect, test } from 'vitest';
 import type { Demand } from '../../src/pool/drawn-member.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { CITY } from '../support/pool-settings.ts';
 import { accept, acquire, addMembers, close, drawn, fail, openKit, type PoolKit, use } from './pool-kit.ts';
 
@@ -124,7 +125,7 @@ test('replicas: their demand adds to that of this pool, at most twice the size, 
 });
 
 test('replicas: a member that another one drew joins, and a reported end replaces an assumed one', () => {
-  const kit = openKit();
+  const kit = openKit({ clock: new ManualClock() });
   const { members } = kit.pool.parts;
   const source = members.sources.get('city');
   if (source === undefined) throw new Error('no source');
@@ -154,7 +155,7 @@ test('replicas: a member that another one drew joins, and a reported end replace
 });
 
 test('replicas: a session of another one keeps its member, its uses and the later of two moments of use', () => {
-  const kit = openKit();
+  const kit = openKit({ clock: new ManualClock() });
   addMembers(kit, 2);
   const { sessions } = kit.pool.parts;
   const [a = '', b = ''] = kit.pool.members().map(({ id }) => id);

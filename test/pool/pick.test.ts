@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { isLease, type LeaseRequest, type RoutingOptions } from '../../src/pool/lease.ts';
 import { DEFAULT_SITE_RULE } from '../../src/pool/options.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { CITY } from '../support/pool-settings.ts';
 import {
   accept,
@@ -108,7 +109,10 @@ test('waiting: a fixed session whose member is full does not hold up the next cl
 });
 
 test('fixed: says why it has ended, and a site with a rate says so first', () => {
-  const kit = openKit({ targets: [{ ...DEFAULT_SITE_RULE, match: [SHOP], rate: 1 }] });
+  const kit = openKit({
+    clock: new ManualClock(),
+    targets: [{ ...DEFAULT_SITE_RULE, match: [SHOP], rate: 1 }],
+  });
   addMembers(kit, 2);
   const own = use(kit, FIXED);
   kit.pool.banExit({ host: 'other.example', exit: own.host, evidence: 'report' });

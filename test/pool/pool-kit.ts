@@ -48,7 +48,7 @@ const RECORDED = [
 
 /** Opens a pool, closes it when the test ends, and checks that no timer is armed then. */
 export function openKit(changes: PoolChanges & { readonly clock?: ManualClock } = {}): PoolKit {
-  const clock = changes.clock ?? new ManualClock();
+  const clock = changes.clock ?? ManualClock.dayOld();
   const bus = new EventBus((name, error) => {
     throw new Error(`an observer of ${name} failed`, { cause: error });
   });

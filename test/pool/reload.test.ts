@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { PoolSourceOptions } from '../../src/pool/options.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
 import { acquire, addMembers, drawn, openKit, refusal, request, use } from './pool-kit.ts';
 
@@ -23,7 +24,7 @@ test('reload: remaining sources keep their members, and sessions and waiting cli
 });
 
 test('reload: the demand before it is kept', () => {
-  const kit = openKit();
+  const kit = openKit({ clock: new ManualClock() });
   addMembers(kit, 1);
   kit.clock.advance(7_000);
   use(kit);

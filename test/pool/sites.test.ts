@@ -330,7 +330,7 @@ test('sites: at most tunnelsPerMember tunnels through one exit, and the end of o
 });
 
 test('sites: clients of a site with a rate are served in order at that rate, then refused with Retry-After', async () => {
-  const kit = openKit({ targets: [rule({ rate: 2 })] });
+  const kit = openKit({ clock: new ManualClock(), targets: [rule({ rate: 2 })] });
   addMembers(kit, 3);
   use(kit, {}, AT_SHOP);
   const clients = [1, 2, 3].map(() => kit.pool.acquire(request({}, { ...AT_SHOP, waitMs: 1_200 })));
@@ -429,7 +429,7 @@ test('sites: the table is bounded, and sites used lately stay', () => {
 });
 
 test('sites: of the bans that replicas and snapshots tell, the one that began later applies', () => {
-  const kit = openKit({ targets: [rule({ spacing: 0 })] });
+  const kit = openKit({ clock: new ManualClock(), targets: [rule({ spacing: 0 })] });
   const { sites } = kit.pool;
   kit.clock.advance(100_000);
   const told = { site: 'shop.example', exit: 'x', source: 'city', forMs: 5_000, spacingMs: 0 };
@@ -493,7 +493,11 @@ test('sites: what the page shows of each site: its exits, and when the next of t
 });
 
 test('sites: metrics name the spacing of the sites with a rule, and the greatest of all others', () => {
-  const kit = openKit({ targets: [rule({ spacing: 5_000 })], rotation: { perHostSpacingMs: 700 } });
+  const kit = openKit({
+    clock: new ManualClock(),
+    targets: [rule({ spacing: 5_000 })],
+    rotation: { perHostSpacingMs: 700 },
+  });
   const { sites } = kit.pool;
   for (const host of ['shop.example', 'one.example', 'two.example']) sites.of(host);
   expect(sites.namedSpacings()).toEqual(
@@ -522,7 +526,7 @@ test.each([
 });
 
 test('sites: a learnt spacing is forgotten when it has fallen below a second', () => {
-  const kit = openKit();
+  const kit = openKit({ clock: new ManualClock() });
   kit.pool.sites.of('shop.example').adoptSpacing(1_200, 0);
   kit.clock.advance(10 * MINUTE_MS);
   expect(learntAfter(kit)).toBe(1_080);

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
 import { decodeSessions, decodeSnapshot, type PoolSnapshot } from '../../src/pool/stored-state.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { accept, acquire, addMembers, drawn, fail, openKit, type PoolKit, refusal, use } from './pool-kit.ts';
 
 /** Returns the snapshot as it is read back from a file. */
@@ -43,6 +44,98 @@ test('snapshot: members keep their ids, lives and histories', () => {
   expect(refusal(after, {}, { targetHost: 'banned.example' }).code).toBe('pool-empty');
   fail(after, acquire(after));
   expect(after.pool.members(), 'the second fault in a row evicts').toEqual([]);
+});
+
+test('snapshot: is all of the pool, and a restored pool writes the same', () => {
+  const before = openKit({ health: { maxFailures: 3, quarantineMs: 10_000 } });
+  const at = before.clock.now();
+  const { pool, clock } = before;
+  pool.addMembers('city', [
+    drawn(before, 1, 100_000, { exitIp: 'x', location: 'East', facts: { level: 2 } }),
+  ]);
+  pool.addMembers('city', [drawn(before, 2, 0, { endsAt: undefined, drawnBy: 'other' })]);
+  pool.addMembers('city', [drawn(before, 3, 100_000, { unproven: true, protocol: 'socks5' })]);
+  const [one, two, three] = pool.members();
+  accept(before, acquire(before, {}, { avoid: [two?.id ?? ''] }), 20.5);
+  const failing = acquire(before, {}, { avoid: [one?.id ?? ''] });
+  const cut = {
+    lease: failing.id,
+    kind: 'failed',
+    blame: 'member-for-target',
+    fault: 'member-silent',
+  } as const;
+  pool.report(cut);
+  const gone = (number: number, lifeMs: number) => {
+    pool.addMembers('city', [drawn(before, number, lifeMs)]);
+    const { id = '' } = pool.members().at(-1) ?? {};
+    fail(
+      before,
+      acquire(before, {}, { avoid: pool.members().flatMap((other) => (other.id === id ? [] : other.id)) }),
+    );
+    pool.evict(id);
+  };
+  gone(7, 5_000);
+  gone(8, 50_000);
+  pool.banExit({ host: 'www.shop.example', exit: 'x', source: 'city', evidence: 'report' });
+  pool.banExit({ host: 'shop.example', exit: 'x', source: 'city', evidence: 'report', user: 'ann' });
+  pool.banExit({ host: 'soon.example', exit: 'x', evidence: 'report', forMs: 9_000 });
+  clock.advance(10_000);
+  const expected = {
+    version: 1,
+    at: at + 10_000,
+    members: [
+      {
+        ...{ id: one?.id, source: 'city', protocol: 'http', host: '203.0.0.2', port: 8_000, exitIp: 'x' },
+        ...{ joinedAt: at, endsAt: at + 100_000, assumed: false, unproven: false, uses: 1, latencyMs: 20.5 },
+        ...{ health: { inRow: 0, rests: 0 }, location: 'East', facts: { level: 2 } },
+      },
+      {
+        ...{
+          id: two?.id,
+          source: 'city',
+          protocol: 'http',
+          host: '203.0.0.3',
+          port: 8_000,
+          drawnBy: 'other',
+        },
+        ...{ joinedAt: at, endsAt: at + 600_000, assumed: true, unproven: false, uses: 0 },
+        health: { inRow: 0, rests: 1 },
+        rest: { untilAt: at + 10_000, fault: 'member-silent', replaced: false },
+      },
+      {
+        ...{ id: three?.id, source: 'city', protocol: 'socks5', host: '203.0.0.4', port: 8_000 },
+        ...{ joinedAt: at, endsAt: at + 100_000, assumed: false, unproven: true, uses: 0 },
+        health: { inRow: 0, rests: 0 },
+      },
+    ],
+    remembered: [
+      {
+        key: 'city http 203.0.0.9 8000',
+        ...{ health: { inRow: 1, rests: 1 }, untilAt: at + 50_000, barred: true },
+      },
+    ],
+    bans: [
+      {
+        ...{ site: 'shop.example', exit: 'x', source: 'city', sinceAt: at, untilAt: at + 600_000 },
+        ...{ forMs: 600_000, spacingMs: 0 },
+      },
+      {
+        ...{
+          site: 'shop.example',
+          exit: 'x',
+          source: 'city',
+          user: 'ann',
+          sinceAt: at,
+          untilAt: at + 600_000,
+        },
+        ...{ forMs: 600_000, spacingMs: 0 },
+      },
+    ],
+  };
+  expect(saved(before)).toEqual(expected);
+  const after = openKit({ clock: new ManualClock(at + 40_000) });
+  after.pool.restore(saved(before), 30_000);
+  expect(saved(after)).toEqual({ ...expected, at: at + 40_000 });
 });
 
 test('snapshot: a quarantine continues', () => {

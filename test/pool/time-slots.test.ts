@@ -127,13 +127,14 @@ test.each([{}, { session: 's' }])(
     const kit = openKit({ rotation: { maxUsesPerMember: 9 } });
     addMembers(kit, 1, 600_000);
     const id = kit.pool.members()[0]?.id ?? '';
-    const part = { count: 2, index: 0, sharesClock: true, changedAt: 40_000 };
+    const now = kit.clock.monotonic() + 40_000;
+    const part = { count: 2, index: 0, sharesClock: true, changedAt: now };
     kit.pool.parts.members.index.part = part;
     kit.clock.advance(40_000);
-    const startsAt = timeSlotAt(part, id, 750, 40_000);
+    const startsAt = timeSlotAt(part, id, 750, now);
     const waiting = kit.pool.acquire(request(routing, { waitMs: 300_000 }));
     expect(waiting).toBeInstanceOf(Promise);
-    kit.clock.advance(startsAt - 40_000);
-    await expect(waiting).resolves.toMatchObject({ member: id, waitedMs: startsAt - 40_000 });
+    kit.clock.advance(startsAt - now);
+    await expect(waiting).resolves.toMatchObject({ member: id, waitedMs: startsAt - now });
   },
 );

@@ -185,8 +185,8 @@ const ROWS: readonly Row[] = [
   [
     'sessions: one client may have any number',
     'src/pool/sessions.ts',
-    '    while (owner !== NO_OWNER && this.#clients.countOf(owner) >= maxSessionsPerClient) {',
-    '    while (owner !== NO_OWNER && this.#clients.countOf(owner) >= 10 * maxSessionsPerClient) {',
+    "    while (owner.address !== '' && this.#clients.countOf(owner) >= maxSessionsPerClient) {",
+    "    while (owner.address !== '' && this.#clients.countOf(owner) >= 10 * maxSessionsPerClient) {",
     'test/pool/session-limits.test.ts',
   ],
   [
