@@ -7,7 +7,7 @@
  */
 import { EarliestTimer, pause } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
-import { hasCode, NoriaError } from '../core/faults.ts';
+import { hasCode } from '../core/faults.ts';
 import { isSame } from '../core/secret.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
@@ -506,11 +506,11 @@ export class Source {
       await this.#draw(place, count, turn.signal).finally(() => place.leave());
     } catch (error) {
       // Only noria's inability to record the call ends here. A failed call does not throw: its failure is an outcome.
-      if (!(error instanceof NoriaError)) throw error;
+      const outcome = outcomeOfError(error);
       // Such a request overrides the suspension, so noria would otherwise repeat the draw endlessly without a pause.
       this.#refillRequested = false;
       const isSuspendedByTurn = isSuspended(this.#phase) && this.#phase !== phaseBefore;
-      if (!isSuspendedByTurn) this.#learn(outcomeOfError(error), { asked: 0, gained: 0 });
+      if (!isSuspendedByTurn) this.#learn(outcome, { asked: 0, gained: 0 });
     }
     this.#turn = undefined;
     this.#check();
@@ -542,7 +542,10 @@ export class Source {
     }
   }
 
-  /** A long wait that the last call does not explain has another cause. */
+  /**
+   * A long wait that the last call does not explain has another cause. A turn may wait again: the source was suspended, or
+   * another process made a call while the connection opened.
+   */
   #reportWait(ms: number): void {
     const last = this.#last;
     if (ms > 2 * this.#gapMs && (last === undefined || last.verdict.kind === 'ok')) {
@@ -552,10 +555,7 @@ export class Source {
           : "an earlier answer of the service, a call of another noria, or lost data in the fleet's store";
       const reason = `the next call must wait ${roughDuration(ms)} because of ${cause}`;
       this.#move({ name: 'waiting', reason });
-    } else if (this.#phase.name !== 'waiting') {
-      // this turn waits again: the source was suspended, or another process made a call while the connection opened
-      this.#moveToWaiting();
-    }
+    } else this.#moveToWaiting();
   }
 
   /** @returns undefined if the connection failed or the turn has ended. */

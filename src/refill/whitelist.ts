@@ -103,9 +103,9 @@ export class Whitelist {
   }
 
   #advice(advice: string): string {
-    if (this.isDue) return 'noria now calls whitelist.url of the source to authorise this machine.';
     const last = this.#last;
-    if (last === undefined) return advice;
+    if (last === undefined || this.isDue)
+      return 'noria now calls whitelist.url of the source to authorise this machine.';
     const { address, at, problem } = last;
     const what = address === '' ? 'this machine' : address;
     const ago = roughDuration(this.#clock.monotonic() - at);

@@ -351,3 +351,21 @@ test('pace: the key of an instance ignores letter case and trailing slashes of t
   expect(paceKey({ baseUrl: 'http://extract.test', instance: '2' })).not.toBe(key);
   expect(paceKey({ extractHost: 'node7.test', instance: '1' })).not.toBe(key);
 });
+
+test('pace: an entry that its store has lost during the call allows the next one at once', async () => {
+  const clock = new ManualClock();
+  let isLost = false;
+  const memory = createPaceMemory(manualTimekeeper(clock));
+  const change: PaceStore['change'] = (key, decide) => memory.change(isLost ? 'emptied' : key, decide);
+  const pace = new Pace('service 1', { store: { ...memory, change }, clock, random: () => 0 });
+  const place = pace.enter({ intervalMs: 1_000, callTimeoutMs: 5_000 });
+  for await (const _ of place.waits(never)) expect.unreachable();
+  const sent = await place.send(async (permit) => {
+    permit.beforeWrite();
+    expect(pace.nextInMs).toBe(1_250);
+    isLost = true;
+    return 'done';
+  });
+  expect([sent, pace.nextInMs]).toEqual([{ result: 'done' }, 0]);
+  await place.leave();
+});

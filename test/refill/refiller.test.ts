@@ -1,11 +1,23 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { HOUR_MS } from '../../src/core/duration.ts';
+import { EventBus } from '../../src/core/events.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { DrawnMember } from '../../src/pool/drawn-member.ts';
 import type { DrawSourceOptions } from '../../src/refill/options.ts';
+import { Refiller } from '../../src/refill/refiller.ts';
+import { createPaceMemory } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { CountingPool, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';
+import {
+  CountingPool,
+  manualTimekeeper,
+  openRig,
+  pass,
+  type Rig,
+  ScriptedService,
+  settle,
+  sourceOptions,
+} from './rig.ts';
 
 const NO_CLIENT = { lastWantedAt: Number.NEGATIVE_INFINITY };
 
@@ -196,14 +208,14 @@ test('refill: a later priority takes over when the next draw of an earlier one i
 });
 
 test.each([
-  [11_750, 0],
-  [11_900, 1],
+  [11_800, 0],
+  [11_801, 1],
 ])(
   'refill: with an earlier priority whose next call is %i ms away, a later one makes %i calls for waiting clients',
   async (leftMs, calls) => {
     const rig = openRig({ sources: [{ ...first, intervalMs: 15_000, size: 10 }, second] });
     await pass(rig.clock, 200, 100);
-    await pass(rig.clock, 15_250 - leftMs, 50);
+    await pass(rig.clock, 15_250 - leftMs, 250);
     rig.pool.members.clear();
     wanted(rig, 1);
     await settle();
@@ -526,4 +538,59 @@ test('refill: a reload that changes a source resets the spacing of fruitless dra
   await rig.refiller.update({ ...settings([{ ...first, call }]), idleAfterMs: 0 });
   await pass(rig.clock, 32_000, 250);
   expect(rig.service.calls.length - before).toBeGreaterThanOrEqual(3);
+});
+
+test('refill: what is asked for before the sources are open runs with them, and later at once', async () => {
+  const clock = new ManualClock();
+  const bus = new EventBus((_, error) => {
+    throw error;
+  });
+  const [pool, service] = [new CountingPool(clock), new ScriptedService(clock)];
+  pool.want('city', NO_CLIENT);
+  pool.addMembers(
+    'city',
+    [1, 2, 3, 4, 5].map((port) => ({ host: 'h', port, endsAt: HOUR_MS, protocol: 'http', unproven: false })),
+  );
+  const refiller = new Refiller({ clock, bus, pool, random: () => 0.5 });
+  onTestFinished(() => refiller.close());
+  const ran: string[] = [];
+  refiller.whenOpen(() => ran.push(`early ${refiller.pause('city')}`));
+  await refiller.update(settings([first]));
+  expect([ran, refiller.sources(), refiller.record()]).toEqual([[], [], {}]);
+  refiller.open({
+    ...settings([sourceOptions()]),
+    extractor: service,
+    pace: createPaceMemory(manualTimekeeper(clock)),
+  });
+  refiller.whenOpen(() => ran.push(`late ${refiller.resume('nobody')}`));
+  expect(ran).toEqual(['early true', 'late false']);
+  await settle();
+  expect(refiller.sources()[0]).toMatchObject({ state: 'paused', reason: 'paused by the operator' });
+});
+
+test('refill: a source of a later priority wakes when an earlier one moves or loses a member, not the other way round', async () => {
+  const rig = openRig({
+    sources: [first, second, sourceOptions({ name: 'third', instance: '3', priority: 3, size: 2 })],
+  });
+  await pass(rig.clock, 5_000, 250);
+  expect(rig.service.calls.map(({ instance }) => instance)).toEqual(['1']);
+  const left = (source: string) =>
+    rig.bus.emit('member.left', { source, member: 'm', protocol: 'http', reason: 'failed', uses: 1 });
+  rig.pool.members.clear();
+  left('third');
+  left('second');
+  await settle();
+  const reasons = () => ['first', 'second', 'third'].map((name) => rig.status(name).state);
+  expect(reasons(), 'the first one hears of nothing').toEqual(['ready', 'idle', 'idle']);
+  left('unknown');
+  left('first');
+  await settle();
+  expect(reasons()).toEqual(['waiting', 'idle', 'idle']);
+  await rig.refiller.close();
+  const calls = rig.service.calls.length;
+  left('first');
+  rig.bus.emit('demand.rose', { sources: ['first', 'second'] });
+  rig.bus.emit('fleet.store', { up: true });
+  await pass(rig.clock, HOUR_MS, 60_000);
+  expect([rig.service.calls.length, rig.clock.armedCount]).toEqual([calls, 0]);
 });

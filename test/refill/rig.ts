@@ -122,6 +122,7 @@ export class ScriptedService implements Extractor {
   readonly #clock: ManualClock;
   readonly calls: Call[] = [];
   inFlight = 0;
+  openConnections = 0;
   mostInFlight = 0;
   tookMs = 200;
   lifetimeMs = 180_000;
@@ -137,7 +138,13 @@ export class ScriptedService implements Extractor {
 
   async connect(_address: ServiceAddress, signal: AbortSignal): Promise<SupplyConnection> {
     await this.connecting(signal);
-    return { extract: (call, { gate }) => this.#extract(call, gate, signal), close: () => {} };
+    this.openConnections += 1;
+    return {
+      extract: (call, { gate }) => this.#extract(call, gate, signal),
+      close: () => {
+        this.openConnections -= 1;
+      },
+    };
   }
 
   async #extract(call: DrawCall, gate: WriteGate, signal: AbortSignal): Promise<DrawAnswer> {

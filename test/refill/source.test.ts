@@ -819,3 +819,102 @@ test('source: every move is in the table and has a reason', async () => {
     expect(reason).not.toBe('');
   }
 });
+
+test('source: members are replaced just before the call after the next one would be late', async () => {
+  const rig = openRig();
+  await pass(rig.clock, 200, 100);
+  await pass(rig.clock, 169_150, 1_000);
+  // 180 s of life, less: an interval with its slack, and twice the 200 ms of a call
+  await pass(rig.clock, 2, 1);
+  expect(rig.service.calls.map(({ at }) => at)).toEqual([0, 180_000 - 10_250 - 200 - 200 + 1]);
+});
+
+test('source: a call that comes when the pool has got its members elsewhere is not sent, and its turn is given back', async () => {
+  const rig = openRig({
+    prepare: ({ service, pool }) => {
+      service.connecting = async () => {
+        const member = { protocol: 'http', host: '203.0.113.1', endsAt: HOUR_MS, unproven: false } as const;
+        pool.addMembers(
+          'city',
+          [1, 2, 3, 4, 5].map((port) => ({ ...member, port })),
+        );
+      };
+    },
+  });
+  await pass(rig.clock, 1_000);
+  expect([rig.service.calls, rig.emitted('draw.started'), rig.service.openConnections]).toEqual([[], [], 0]);
+  expect(rig.status()).toMatchObject({ state: 'ready', nextCallSeconds: 0 });
+});
+
+test('source: a call asks for what is missing when it is sent, and the status says so', async () => {
+  const rig = openRig({
+    prepare: ({ service, pool }) => {
+      const member = { protocol: 'http', host: '203.0.113.1', endsAt: HOUR_MS, unproven: false } as const;
+      pool.addMembers(
+        'city',
+        [1, 2, 3].map((port) => ({ ...member, port })),
+      );
+      service.connecting = async () => pool.members.clear();
+    },
+  });
+  await settle();
+  expect(rig.status().reason).toBe('requesting 5 members from the service');
+  expect(rig.emitted('source.moved').map(({ reason }) => reason)).toContain(
+    'requesting 2 members from the service',
+  );
+  await pass(rig.clock, 1_000);
+  expect([rig.service.calls[0]?.count, rig.service.openConnections]).toEqual([5, 0]);
+});
+
+test("source: a halt keeps its phase when the fleet's store is back, and when the pool gets members elsewhere", async () => {
+  const rig = answering([code('12005')], { idleAfterMs: 0 });
+  await pass(rig.clock, 1_000);
+  expect(rig.status()).toMatchObject({ state: 'halted', code: '12005' });
+  rig.bus.emit('fleet.store', { up: true });
+  await settle();
+  expect(rig.status().state).toBe('halted');
+  const member = { protocol: 'http', host: '203.0.113.1', endsAt: 2 * HOUR_MS, unproven: false } as const;
+  rig.pool.addMembers(
+    'city',
+    [1, 2, 3, 4, 5].map((port) => ({ ...member, port })),
+  );
+  await pass(rig.clock, HOUR_MS, MINUTE_MS);
+  expect([rig.status().state, rig.service.calls.length]).toEqual(['halted', 1]);
+});
+
+test('source: an observer of a halt can ask for its status, which names no next call', async () => {
+  const rig = answering([code('12001')]);
+  const seen: unknown[] = [];
+  rig.bus.on('source.moved', ({ to }) => {
+    const { nextCallAt, nextCallSeconds } = rig.status();
+    if (to === 'halted') seen.push([nextCallAt, nextCallSeconds]);
+  });
+  await pass(rig.clock, 1_000);
+  expect(seen).toEqual([[null, null]]);
+});
+
+test('source: a suspended source that tries a draw tells that it moves, although its reason stays', async () => {
+  const rig = answering([code('12005'), code('12005')], { idleAfterMs: 0 });
+  await pass(rig.clock, HOUR_MS, 2_000);
+  const moves = rig.emitted('source.moved').map(({ from, to }) => `${from} ${to}`);
+  expect(moves).toContain('halted waiting');
+});
+
+test('source: a failed draw without a text of the service has none in its event', async () => {
+  const rig = answering([code('12009'), code('12009', { message: 'none left' })], { idleAfterMs: 0 });
+  await pass(rig.clock, 30_000, 250);
+  const [first, second] = rig.emitted('draw.done');
+  expect(first).not.toHaveProperty('message');
+  expect(second).toHaveProperty('message', 'none left');
+});
+
+test('source: after a change of its options, unusable proxies are warned of again', async () => {
+  const dropped: Reply = { entries: [], dropped: { port: 2 } };
+  const rig = answering([dropped, dropped, dropped, dropped], { idleAfterMs: 0 });
+  await pass(rig.clock, 30_000, 250);
+  expect(rig.emitted('source.warned')).toHaveLength(1);
+  const sources = [sourceOptions({ size: 6 })];
+  await rig.refiller.update({ sources, fill: 'size', idleAfterMs: 0, callTimeoutMs: 10_000 });
+  await pass(rig.clock, 30_000, 250);
+  expect(rig.emitted('source.warned')).toHaveLength(2);
+});
