@@ -33,7 +33,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     options: Parameters<ReturnType<typeof openStoreStage>['connect']>[1] = {},
   ) {
     const stage = openStoreStage(server);
-    const replicas = [];
+    const replicas: { readonly pool: RedisSharedPool; readonly seen: Recorder }[] = [];
     for (const name of names) {
       const pool = stage.connect(name, { beatEveryMs: 20, ...options });
       const seen = new Recorder();
