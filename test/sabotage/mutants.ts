@@ -1,14 +1,15 @@
 /**
  * `npm run mutants -- SOURCE… [--also FOLDER,…]`: Stryker makes the usual small changes to the named files and folders of `src/`, and runs
- * the tests of `npm test` in their folders that reach the changed line; what these miss, the tests in the other named folders of `test/`
- * try. Prints each mutant that no test notices, and the scores, which leave out equivalent.ts. A mutant takes about a second, so it is
- * not part of `.ci/run`; `--sample 10` takes one passage of ten lines in ten.
+ * the tests of `npm test` in their folders that reach the changed line; on what these miss, all tests in the other named folders of
+ * `test/`. Prints each mutant that no test notices, and the scores, which leave out equivalent.ts. A mutant takes about a second, so it
+ * is not part of `.ci/run`; `--sample 10` takes one passage of ten lines in ten.
  */
 import { globSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Stryker } from '@stryker-mutator/core';
+import { LONG } from '../../vitest.config.ts';
 import { EQUIVALENT } from './equivalent.ts';
 
 type Mutant = Awaited<ReturnType<Stryker['runMutationTest']>>[number];
@@ -26,17 +27,19 @@ const { values, positionals } = parseArgs({
 const files = positionals.flatMap((path) =>
   statSync(path).isFile() ? [path] : globSync(join(path, '**/*.ts')).sort(),
 );
-const folders = new Set(files.map((file) => file.split('/')[1] ?? ''));
+const folders = [...new Set(files.map((file) => file.split('/')[1]))];
+const testsIn = (all: readonly (string | undefined)[]) => all.map((folder) => `test/${folder}/**/*.test.ts`);
 const tried = await tryEach(
   files.flatMap((file) => passagesOf(file, Number(values.sample))),
-  [...folders],
+  testsIn(folders),
+  LONG,
 );
 const counted = tried.filter((mutant) => !isEquivalent(mutant));
 const missed = new Map(
   counted.filter((mutant) => !isNoticed(mutant)).map((mutant) => [keyOf(mutant), mutant]),
 );
 if (values.also !== '' && missed.size > 0) {
-  const again = await tryEach([...missed.values()].map(placeOf), values.also.split(','));
+  const again = await tryEach([...missed.values()].map(placeOf), testsIn(values.also.split(',')), []);
   for (const mutant of again) if (isNoticed(mutant)) missed.delete(keyOf(mutant));
 }
 for (const mutant of missed.values()) {
@@ -56,8 +59,9 @@ for (const file of [...files, undefined]) {
   );
 }
 
-async function tryEach(mutate: string[], testFolders: string[]): Promise<Mutant[]> {
-  process.env['NORIA_MUTATED'] = testFolders.join();
+async function tryEach(mutate: string[], tests: string[], except: string[]): Promise<Mutant[]> {
+  process.env['NORIA_MUTANT_TESTS'] = tests.join(' ');
+  process.env['NORIA_MUTANT_NO_TESTS'] = except.join(' ');
   // Outside of the checkout, where tests and tools would find it.
   const tempDirName = mkdtempSync(join(tmpdir(), 'noria-mutants-'));
   try {
