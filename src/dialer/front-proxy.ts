@@ -367,7 +367,7 @@ export function openFrontTunnel(
 } {
   const { server } = task;
   const { host, port } = task.front;
-  const socket = connect({ host, port, noDelay: true, autoSelectFamily: true });
+  const socket = connect({ host, port, noDelay: true });
   socket.on('error', () => {}); // ignored: 'close' follows every error, and `socket.errored` keeps the error
   const toError = (failure: FrontFailure): NoriaError => {
     const names = {

@@ -53,7 +53,7 @@ export const ANSWER_CODES: ReadonlySet<unknown> = new Set(['ECONNREFUSED', ...RE
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
   return ({ protocol, host, port }, use) => {
-    const address = { host, port, autoSelectFamily: true }; // `autoSelectFamily` has an effect only if `host` is a name
+    const address = { host, port };
     const socket =
       protocol === 'https'
         ? connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false })

@@ -3,8 +3,11 @@ import { type AddressInfo, createServer, Socket } from 'node:net';
 import fc from 'fast-check';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import {
+  closeCode,
+  failedSocket,
   hasFailedWrite,
   lendChunks,
+  memberSockets,
   ReadMemory,
   receivingSocket,
   tunnelSocket,
@@ -343,4 +346,109 @@ test('tunnel socket: clients of any speed receive exactly what their members hav
     }),
     { numRuns: runsOf(20) },
   );
+});
+
+test('member sockets: no delay for all, TCP keep-alive after 30 s only for those that may stay open', async () => {
+  const port = await openMember((socket) => void socket.resume());
+  const open = memberSockets();
+  const first = open({ protocol: 'http', host: '127.0.0.1', port }, 'tunnel');
+  await once(first, 'connect');
+  const handle: object = Object.getPrototypeOf(Reflect.get(first, '_handle'));
+  first.destroy();
+  const noDelay = vi.spyOn(handle as { setNoDelay(on: boolean): void }, 'setNoDelay');
+  const keepAlive = vi.spyOn(handle as { setKeepAlive(on: boolean, s: number): void }, 'setKeepAlive');
+  onTestFinished(() => {
+    noDelay.mockRestore();
+    keepAlive.mockRestore();
+  });
+  for (const use of ['tunnel', 'forward'] as const) {
+    const socket = open({ protocol: 'http', host: '127.0.0.1', port }, use);
+    await once(socket, 'connect');
+    expect(socket.allowHalfOpen).toBe(true);
+    socket.destroy();
+    expect(noDelay.mock.calls.splice(0).at(-1)).toEqual([true]);
+    expect(keepAlive.mock.calls.splice(0).map(([on, seconds]) => [on, seconds])).toEqual(
+      use === 'forward' ? [[true, 30]] : [],
+    );
+  }
+});
+
+test('member sockets: the code of a close is that of the error, or its name, or `closed`', () => {
+  const coded = (code: unknown) => ({ errored: Object.assign(new TypeError('x'), { code }) });
+  expect([
+    closeCode(undefined),
+    closeCode({ errored: null }),
+    closeCode(coded('ECONNRESET')),
+    closeCode(coded(7)),
+    closeCode({ errored: new RangeError('x') }),
+  ]).toEqual(['closed', 'closed', 'ECONNRESET', 'TypeError', 'RangeError']);
+});
+
+test('member sockets: one for an address that Node rejects closes with the error', async () => {
+  for (const [thrown, message] of [
+    [new RangeError('port'), 'port'],
+    ['a text', 'a text'],
+  ] as const) {
+    const socket = failedSocket(thrown);
+    await new Promise((resolve) => socket.on('close', resolve));
+    expect([socket.errored?.message, socket.errored instanceof RangeError]).toEqual([
+      message,
+      thrown !== 'a text',
+    ]);
+  }
+});
+
+test.each([
+  [undefined, false, false],
+  [null, false, false],
+  ['EPIPE', true, false],
+  ['ECONNRESET', true, false],
+  ['ECONNABORTED', true, false],
+  ['ETIMEDOUT', false, true],
+  ['', false, true],
+])(
+  'receiving socket: a write that ends with %s has failed: %s, and destroys it: %s',
+  async (code, failed, destroyed) => {
+    const writes: string[] = [];
+    const write = vi.spyOn(Socket.prototype, '_write').mockImplementation((chunk, _, done) => {
+      writes.push(String(chunk));
+      const error = code === '' ? new Error('without a code') : Object.assign(new Error('x'), { code });
+      done(code === undefined || code === null ? code : error);
+    });
+    onTestFinished(() => write.mockRestore());
+    const socket = receivingSocket({ allowHalfOpen: true });
+    socket.on('error', () => {}); // ignored: the test reads `errored`
+    const results: (Error | null | undefined)[] = [];
+    socket.write('a', (error) => results.push(error));
+    await new Promise((next) => setImmediate(next));
+    expect([hasFailedWrite(socket), socket.destroyed]).toEqual([failed, destroyed]);
+    if (destroyed) return;
+    socket.write('b', (error) => results.push(error));
+    await new Promise((next) => setImmediate(next));
+    expect(writes, 'after a failed write, noria discards the rest').toEqual(failed ? ['a'] : ['a', 'b']);
+    expect(results.map((error) => error ?? 'written')).toEqual(['written', 'written']);
+  },
+);
+
+test('read memory: keeps sixteen large buffers for later tunnels', () => {
+  const memory = new ReadMemory();
+  const given = Array.from({ length: 18 }, () => Buffer.alloc(1));
+  for (const buffer of given) memory.giveBack(buffer);
+  const taken = Array.from({ length: 17 }, () => memory.takeLarge());
+  expect(taken.filter((buffer) => given.includes(buffer))).toHaveLength(16);
+  expect(taken.at(-1)).toHaveLength(256 * KIB);
+  expect(hasFailedWrite(new Socket())).toBe(false);
+});
+
+test('read memory: the next copy overwrites the latest one, unless that is kept', () => {
+  const memory = new ReadMemory();
+  const copy = (text: string) => {
+    memory.shared.write(text);
+    return memory.copy(text.length);
+  };
+  const first = copy('abc');
+  const second = copy('xy');
+  expect([String(first), String(second)]).toEqual(['xyc', 'xy']);
+  memory.keepCopy();
+  expect([String(copy('nop')), String(second)]).toEqual(['nop', 'xy']);
 });
