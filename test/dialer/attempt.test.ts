@@ -134,6 +134,20 @@ test('attempt: an accepted connection is handed over once, without listeners of 
   expect(left).toEqual([]);
 });
 
+test.each(['http', 'https', 'socks5', 'socks4'] as const)(
+  'attempt: leaves no listener on a socket of %s',
+  (protocol) => {
+    const names = ['data', 'end', 'close', 'connect', 'secureConnect'];
+    const listeners = (socket: Socket | undefined) => names.map((name) => socket?.listenerCount(name));
+    const before = listeners(new Socket());
+    const { sockets, attempt } = makeAttempt(5_000, { protocol });
+    sockets[0]?.emit(protocol === 'https' ? 'secureConnect' : 'connect');
+    expect(listeners(sockets[0])).not.toEqual(before);
+    attempt.cancel();
+    expect(listeners(sockets[0])).toEqual(before);
+  },
+);
+
 const acceptsPipelining = ({ pipelining }: SourceMemory) => {
   pipelining.accepted('m1', 'plain', 10);
   pipelining.accepted('m1', 'trial', 10);

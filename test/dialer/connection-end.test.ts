@@ -4,7 +4,7 @@ import { Secret } from '../../src/core/secret.ts';
 import type { ConnectionOutcome, DialRequest } from '../../src/dialer/contract.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import { connectionOf } from './make-dialer.ts';
-import { makeScriptedDialer } from './scripted-dialer.ts';
+import { ended, makeScriptedDialer } from './scripted-dialer.ts';
 
 const TARGET = 'shop.example:80';
 
@@ -24,7 +24,7 @@ function makeConnections(city?: SourceSettings) {
       if (city?.forwardMode === 'absolute') connect(id);
       else answer(id, 200);
     }
-    return connectionOf(await result);
+    return connectionOf(await ended(result));
   };
   const end = async (id: string, outcome: ConnectionOutcome, request: Partial<DialRequest> = {}) => {
     clock.advance(1);
@@ -170,7 +170,7 @@ test.each<[string, DialRequest['use'], isReused: boolean, outcome: ConnectionOut
   }
   pool.requests.length = 0;
   pool.members = [];
-  await dial(TARGET, { ...request, avoid: ['m0'] });
+  await ended(dial(TARGET, { ...request, avoid: ['m0'] }));
   expect(pool.requests).toHaveLength(costs ? 0 : 1);
 });
 
@@ -199,7 +199,7 @@ test('connection: an answer in absolute form shows that the member works, and th
     pool.members = [memberOf('b')];
     const result = dial(TARGET);
     answer('b', 407);
-    await result;
+    await ended(result);
     expect(events).toEqual([`b member-auth answer ${blame} 0`]);
   }
 });

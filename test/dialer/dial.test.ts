@@ -4,7 +4,7 @@ import { OpenRequest } from '../../src/core/request-record.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import { collect, connectionOf, failureOf, start, targetOf } from './make-dialer.ts';
-import { makeScriptedDialer } from './scripted-dialer.ts';
+import { ended, makeScriptedDialer } from './scripted-dialer.ts';
 
 const TARGET = 'target.example:443';
 const AUTO: SourceSettings = {
@@ -49,19 +49,19 @@ test.each<[string, attempts: number, failures: readonly (readonly [status: numbe
   const { dial, answer } = makeScriptedDialer(['a', 'b', 'c'], { ...withCity(), attempts });
   const result = dial(TARGET);
   for (const [index, [status, ms]] of failures.entries()) answer('abc'.charAt(index), status, ms);
-  expect(failureOf(await result)).toMatchObject({ code: 'members-failed', attempts: failures.length });
+  expect(failureOf(await ended(result))).toMatchObject({ code: 'members-failed', attempts: failures.length });
 });
 
 test('dial: a member that requires credentials although others work without is tried twice, not for ever', async () => {
   const { dial, pool, answer, openedTo, memberOf } = makeScriptedDialer(['open'], withCity());
   const first = dial(TARGET);
   answer('open', 200);
-  connectionOf(await first);
+  connectionOf(await ended(first));
   pool.members = [memberOf('asks')];
   const result = dial(TARGET, { avoid: ['open'] });
   answer('asks', 407);
   answer('asks', 407);
-  expect(failureOf(await result)).toMatchObject({ code: 'members-failed', attempts: 2 });
+  expect(failureOf(await ended(result))).toMatchObject({ code: 'members-failed', attempts: 2 });
   expect(openedTo('asks')).toEqual([2]);
   expect(pool.requests.slice(1).map(({ avoid, waitMs }) => [avoid, waitMs])).toEqual([
     [['open'], 60_000],
@@ -83,7 +83,7 @@ test('dial: one failure of another kind, or without withheld credentials, ends i
     const result = dial(TARGET);
     answer('a', statuses[0]);
     answer('b', statuses[1]);
-    expect(failureOf(await result)).toMatchObject({ code: 'members-failed', attempts: 2 });
+    expect(failureOf(await ended(result))).toMatchObject({ code: 'members-failed', attempts: 2 });
     expect(openedTo('a', 'b')).toEqual([1, 1]);
   }
 });
@@ -97,7 +97,7 @@ test("dial: the pool's refusal is the result, except that it is empty after fail
       : { code: 'session-ended', reason: 'its member left', sources: [] };
   const result = dial(TARGET);
   answer('a', 403);
-  expect(failureOf(await result)).toEqual({
+  expect(failureOf(await ended(result))).toEqual({
     code: 'session-ended',
     reason: 'its member left',
     sources: [],
@@ -122,7 +122,7 @@ test('dial: no wait is left after a wait that took longer than allowed', async (
   pool.add(memberOf('a'));
   await Promise.resolve();
   close('a', 'ECONNREFUSED');
-  expect(failureOf(await result).code).toBe('members-failed');
+  expect(failureOf(await ended(result)).code).toBe('members-failed');
   expect(pool.requests.map(({ waitMs }) => waitMs)).toEqual([15_000, 0]);
 });
 
@@ -136,7 +136,7 @@ test.each([
   if (status === 200) close('a', 'ECONNREFUSED');
   else answer('a', status);
   dialing.cancel();
-  failureOf(await dialing.result);
+  failureOf(await ended(dialing.result));
   expect(pool.requests.at(-1)?.waitMs).toBe(waitMs);
 });
 
@@ -145,11 +145,11 @@ test('dial: a session keeps a member that failed for the target, other requests 
   const first = dial(TARGET);
   answer('a', 403);
   answer('b', 200);
-  connectionOf(await first).end({ cut: false });
+  connectionOf(await ended(first)).end({ cut: false });
   for (const routing of [{}, { session: 's' }]) {
     const next = dial(TARGET, { routing });
     answer(routing.session === undefined ? 'b' : 'a', 200);
-    connectionOf(await next);
+    connectionOf(await ended(next));
   }
   expect(pool.requests.slice(-2).map(({ avoid }) => avoid)).toEqual([['a'], []]);
 });
@@ -161,7 +161,7 @@ test('dial: reports each attempt once, with its time, its phase and its blame', 
       attempts: 9,
     },
   );
-  const ended = collect(bus, 'dial.ended');
+  const outcomes = collect(bus, 'dial.ended');
   const record = new OpenRequest(clock, '192.0.2.7');
   const result = dial(TARGET, { record });
   clock.advance(30);
@@ -171,7 +171,7 @@ test('dial: reports each attempt once, with its time, its phase and its blame', 
   close('b', 'ECONNRESET');
   answer('c', 502, 10);
   answer('d', 200, 7);
-  connectionOf(await result);
+  connectionOf(await ended(result));
   expect(events, 'later attempts decide about the blame for two of them').toEqual([
     'a member-unreachable connect member 30',
     'd accepted done nobody 7',
@@ -184,7 +184,7 @@ test('dial: reports each attempt once, with its time, its phase and its blame', 
     ['c', 10, 'target-doubted', '192.0.2.1'],
     ['d', 7, null, '192.0.2.1'],
   ]);
-  expect(ended).toEqual([
+  expect(outcomes).toEqual([
     {
       outcome: 'accepted',
       attempts: 4,
@@ -212,7 +212,7 @@ test('dial: an accepted request in absolute form does not show that others shoul
   say('socks', '\x05\x00');
   say('socks', '\x05\x04');
   connect('http');
-  const connection = connectionOf(await result);
+  const connection = connectionOf(await ended(result));
   expect(connection).toMatchObject({ forwardMode: 'absolute', attempts: 2, reused: false });
   expect(events).toEqual(['http accepted done nobody 0', 'socks target-doubted answer unclear 0']);
 });
@@ -221,7 +221,7 @@ test('dial: nothing happens when it is cancelled after its result', async () => 
   const { dialer, answer, events, pool, clock } = makeScriptedDialer(['a', 'b']);
   const dialing = start(dialer, { target: targetOf(TARGET), routing: {}, use: 'tunnel' });
   answer('a', 200);
-  const connection = connectionOf(await dialing.result);
+  const connection = connectionOf(await ended(dialing.result));
   dialing.cancel();
   clock.advance(60_000);
   expect([connection.socket.destroyed, dialer.openCount]).toEqual([false, 0]);
@@ -236,7 +236,7 @@ test('dial: a cancelled attempt is reported with its phase, and what failed befo
   connect('b');
   clock.advance(50);
   dialing.cancel();
-  expect(failureOf(await dialing.result)).toMatchObject({
+  expect(failureOf(await ended(dialing.result))).toMatchObject({
     code: 'client-gone',
     attempts: 3,
     reason: '3 members tried in 60 ms: 1 could not reach the target',
@@ -256,7 +256,7 @@ test('dial: at its deadline it says what it tried, and what has already failed m
   clock.advance(2_980);
   expect(events).toEqual([]);
   clock.advance(10);
-  expect(failureOf(await result)).toEqual({
+  expect(failureOf(await ended(result))).toEqual({
     code: 'deadline',
     attempts: 2,
     reason: '2 members tried in 3000 ms: 1 could not reach the target',
@@ -268,7 +268,7 @@ test('dial: a failure without a description still counts', async () => {
   const { dial, clock } = makeScriptedDialer(['a'], { deadlineMs: 2_000 });
   const result = dial(TARGET);
   clock.advance(2_000);
-  expect(failureOf(await result).reason).toBe('1 member tried in 2000 ms');
+  expect(failureOf(await ended(result)).reason).toBe('1 member tried in 2000 ms');
 });
 
 test('hedge: starts after its delay, avoids slow and overdue members, and is not overdue itself', async () => {
@@ -289,8 +289,8 @@ test('hedge: starts after its delay, avoids slow and overdue members, and is not
   expect(pool.requests.at(-1)?.avoid).toEqual(['c', 'a']);
   answer('d', 200);
   answer('b', 200);
-  connectionOf(await first);
-  connectionOf(await second);
+  connectionOf(await ended(first));
+  connectionOf(await ended(second));
 });
 
 test('hedge: avoids members that are slow by their latency', async () => {
@@ -299,7 +299,7 @@ test('hedge: avoids members that are slow by their latency', async () => {
     pool.members = [memberOf(id)];
     const result = dial(TARGET);
     answer(id, 200, ms);
-    connectionOf(await result).end({ cut: false });
+    connectionOf(await ended(result)).end({ cut: false });
     clock.advance(100);
   };
   for (let time = 0; time < 12; time += 1) {
@@ -314,7 +314,7 @@ test('hedge: avoids members that are slow by their latency', async () => {
   clock.advance(1);
   expect(pool.requests.at(-1)).toMatchObject({ hedge: true, avoid: ['fast', 'slow'] });
   answer('quick', 200);
-  connectionOf(await result);
+  connectionOf(await ended(result));
 });
 
 test('hedge: at most one runs, and dial.attempts counts running attempts', async () => {
@@ -331,7 +331,7 @@ test('hedge: at most one runs, and dial.attempts counts running attempts', async
     clock.advance(1_000);
     expect(openedTo('a', 'b', 'c')).toEqual(expected);
     answer('a', 200);
-    connectionOf(await result);
+    connectionOf(await ended(result));
   }
 });
 
@@ -343,7 +343,7 @@ test('hedge: the first attempt that fails later is blamed, one that succeeds lat
     const result = dial(TARGET);
     clock.advance(40);
     answer('b', 200, 10);
-    connectionOf(await result).end({ cut: false });
+    connectionOf(await ended(result)).end({ cut: false });
     expect(dialer.openCount).toBe(1);
     pool.reports.length = 0;
     answer('a', status, 50);
@@ -372,7 +372,7 @@ test('dial: only failures that the target can cause show that it is unreachable'
   });
   const first = dial(TARGET);
   answer('works', 200);
-  connectionOf(await first).end({ cut: false });
+  connectionOf(await ended(first)).end({ cut: false });
   for (const [other, blame] of [
     ['ECONNREFUSED', 'unclear'],
     [502, 'target'],
@@ -383,7 +383,7 @@ test('dial: only failures that the target can cause show that it is unreachable'
     if (other === 502) answer('a', 502);
     else close('a', other);
     answer('b', 502);
-    failureOf(await result);
+    failureOf(await ended(result));
     expect(events.at(-1)).toBe(`b target-doubted answer ${blame} 0`);
   }
 });

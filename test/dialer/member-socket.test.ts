@@ -432,7 +432,7 @@ test.each([
 
 test('read memory: keeps sixteen large buffers for later tunnels', () => {
   const memory = new ReadMemory();
-  const given = Array.from({ length: 18 }, () => Buffer.alloc(1));
+  const given: Buffer[] = Array.from({ length: 18 }, () => Buffer.alloc(1));
   for (const buffer of given) memory.giveBack(buffer);
   const taken = Array.from({ length: 17 }, () => memory.takeLarge());
   expect(taken.filter((buffer) => given.includes(buffer))).toHaveLength(16);

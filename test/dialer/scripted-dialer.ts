@@ -26,6 +26,14 @@ export function scriptedSockets() {
   return { opened, openSocket };
 }
 
+/** What a dial has ended with: nothing here takes time, so it is there now, or never. */
+export function ended<Result>(result: Promise<Result>): Promise<Result> {
+  const late = new Promise<never>((_, reject) => {
+    setImmediate(() => reject(new Error('the dial has not ended')));
+  });
+  return Promise.race([result, late]);
+}
+
 /** The members have the ports 1, 2 and so on, in the order of their leases. */
 export function makeScriptedDialer(
   members: readonly (string | (Partial<FakePoolMember> & { readonly id: string }))[],

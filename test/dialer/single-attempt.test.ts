@@ -5,7 +5,7 @@ import { Secret } from '../../src/core/secret.ts';
 import type { DialerOptions } from '../../src/dialer/dialer.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import { targetOf } from './make-dialer.ts';
-import { makeScriptedDialer } from './scripted-dialer.ts';
+import { ended, makeScriptedDialer } from './scripted-dialer.ts';
 
 const INSTANCE: SourceSettings = {
   auth: 'instance',
@@ -49,7 +49,7 @@ function makeProbes(settings: Partial<DialerOptions> = {}) {
       kit.pool.members = [kit.memberOf(id)];
       const result = kit.dial('target.example:443');
       kit.close(id, 'EHOSTUNREACH');
-      await result;
+      await ended(result);
     }
   };
   return { ...kit, probe, loseNetwork };
@@ -61,7 +61,11 @@ test('single attempt: an accepted one gives its connection and its time, and no 
   const result = probe('a', { signal });
   expect([dialer.openCount, getEventListeners(signal, 'abort').length]).toEqual([1, 1]);
   answer('a', 200, 30);
-  expect(await result).toMatchObject({ kind: 'accepted', ms: 30, connection: { forwardMode: 'direct' } });
+  expect(await ended(result)).toMatchObject({
+    kind: 'accepted',
+    ms: 30,
+    connection: { forwardMode: 'direct' },
+  });
   expect([dialer.openCount, getEventListeners(signal, 'abort').length]).toEqual([0, 0]);
   expect([socketOf('a').isPaused(), socketOf('a').destroyed]).toEqual([true, false]);
 });
@@ -78,7 +82,7 @@ test.each([
     connect('a');
     say('a', 'SSH-2.0-x');
   }
-  expect(await result).toMatchObject({ kind: 'failed', blame });
+  expect(await ended(result)).toMatchObject({ kind: 'failed', blame });
 });
 
 test('single attempt: a refusal is the fault of the source when that is faulty, of the member when others are accepted', async () => {
@@ -87,7 +91,7 @@ test('single attempt: a refusal is the fault of the source when that is faulty, 
   for (const id of ['a', 'b', 'c', 'd']) {
     const result = faulty.probe(id);
     faulty.answer(id, 407);
-    blames.push(await result);
+    blames.push(await ended(result));
   }
   expect(blames).toMatchObject(['nobody', 'nobody', 'source', 'source'].map((blame) => ({ blame })));
   expect(faulty.sourceFaults).toHaveLength(1);
@@ -95,14 +99,14 @@ test('single attempt: a refusal is the fault of the source when that is faulty, 
   faulty.dialer.resetRefusals('city');
   const again = faulty.probe('e');
   faulty.answer('e', 407);
-  expect(await again, 'after a reset').toMatchObject({ blame: 'nobody' });
+  expect(await ended(again), 'after a reset').toMatchObject({ blame: 'nobody' });
   const working = makeProbes();
   const accepted = working.probe('a');
   working.answer('a', 200);
-  await accepted;
+  await ended(accepted);
   const refused = working.probe('b');
   working.answer('b', 407);
-  expect(await refused).toMatchObject({ blame: 'member' });
+  expect(await ended(refused)).toMatchObject({ blame: 'member' });
 });
 
 test('single attempt: is cancelled by its signal, by the close of the dialer, and before it starts', async () => {
@@ -110,18 +114,18 @@ test('single attempt: is cancelled by its signal, by the close of the dialer, an
   const aborted = new AbortController();
   const result = probe('a', { signal: aborted.signal });
   aborted.abort();
-  expect([await result, opened.length, opened[0]?.socket.destroyed]).toEqual([
+  expect([await ended(result), opened.length, opened[0]?.socket.destroyed]).toEqual([
     { kind: 'cancelled' },
     1,
     true,
   ]);
-  expect(await probe('b', { signal: aborted.signal })).toEqual({ kind: 'cancelled' });
+  expect(await ended(probe('b', { signal: aborted.signal }))).toEqual({ kind: 'cancelled' });
   const closing = new AbortController();
   const last = probe('c', { signal: closing.signal });
   await dialer.close();
-  expect([await last, dialer.openCount]).toEqual([{ kind: 'cancelled' }, 0]);
+  expect([await ended(last), dialer.openCount]).toEqual([{ kind: 'cancelled' }, 0]);
   expect(getEventListeners(closing.signal, 'abort')).toEqual([]);
-  expect(await probe('d')).toEqual({ kind: 'cancelled' });
+  expect(await ended(probe('d'))).toEqual({ kind: 'cancelled' });
   expect(opened).toHaveLength(2);
 });
 
@@ -132,14 +136,14 @@ test('single attempt: while the network is down, nobody is blamed but the networ
     expect(networkDown).toEqual([true]);
     const lost = probe('e');
     close('e', 'EHOSTUNREACH');
-    expect(await lost).toMatchObject({ blame: 'network', failure: { fault: 'member-unreachable' } });
+    expect(await ended(lost)).toMatchObject({ blame: 'network', failure: { fault: 'member-unreachable' } });
     expect(networkDown).toEqual([true]);
     if (end === 'elsewhere') dialer.answeredElsewhere();
     else {
       const result = probe('e');
       if (end === 'refuses') close('e', 'ECONNREFUSED');
       else answer('e', end === 'accepts' ? 200 : 502);
-      await result;
+      await ended(result);
     }
     expect(networkDown, end).toEqual([true, false]);
   }
@@ -168,10 +172,10 @@ test('network: an attempt that took longer than the silence of all others does n
     lost.push(dial('target.example:443'));
   }
   answer('e', 200, 100);
-  await served;
+  await ended(served);
   clock.advance(50);
   pool.members = [];
   for (const id of ['a', 'b', 'c', 'd']) close(id, 'EHOSTUNREACH');
-  await Promise.all(lost);
+  await ended(Promise.all(lost));
   expect(networkDown).toEqual([]);
 });

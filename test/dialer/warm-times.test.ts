@@ -6,7 +6,7 @@ import type { DialerOptions } from '../../src/dialer/dialer.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import type { UpcomingMember } from '../../src/pool/lease.ts';
 import { connectionOf } from './make-dialer.ts';
-import { makeScriptedDialer } from './scripted-dialer.ts';
+import { ended, makeScriptedDialer } from './scripted-dialer.ts';
 
 const TARGET = 'target.example:443';
 const CONNECT_MS = 50;
@@ -38,7 +38,7 @@ function makeWarm(settings: Partial<DialerOptions> = {}) {
     }
     if (protocol === 'socks5') for (const reply of ['\x05\x00', ACCEPTED]) say(id, reply);
     else say(id, 'HTTP/1.1 200 OK\r\n\r\n');
-    connectionOf(await result).end({ cut: false });
+    connectionOf(await ended(result)).end({ cut: false });
   };
   /** Three tunnels: noria now knows how long it takes to open a connection, and that more tunnels follow. */
   const warmUp = async () => {
@@ -75,7 +75,7 @@ test('warm: the latency of a tunnel on a warm connection contains what opening t
   connect('b');
   clock.advance(3);
   say('b', 'HTTP/1.1 200 OK\r\n\r\n');
-  connectionOf(await result);
+  connectionOf(await ended(result));
   expect(latencies(), 'a was opened at the start of a tunnel of 50 ms').toEqual([50, 80, 63]);
   expect(openedTo('a', 'b')).toEqual([1, 1]);
 });
@@ -225,7 +225,7 @@ test.each([
     pool.members = [memberOf('first')];
     const result = dial(TARGET);
     answer('first', 200, openingMs);
-    connectionOf(await result).end({ cut: false });
+    connectionOf(await ended(result)).end({ cut: false });
   }
   expect(openedTo('a')).toEqual([count]);
 });
@@ -254,7 +254,7 @@ test('warm: a SOCKS5 connection is ready when its member waits for the request',
   pool.members = [memberOf('a', 'socks5')];
   const result = dial(TARGET);
   say('a', ACCEPTED);
-  connectionOf(await result);
+  connectionOf(await ended(result));
   expect(latencies(), 'it was opened 50 ms before').toEqual([75]);
   expect(opened[1]?.written.startsWith('\x05\x01\x00\x05\x01\x00\x03')).toBe(true);
   await tunnel('first');
@@ -275,6 +275,6 @@ test('warm: a connection with another login than that of the lease is closed, an
   const result = dial(TARGET);
   expect([warm.destroyed, openedTo('a'), dialer.openCount]).toEqual([true, [2], 1]);
   answer('a', 200);
-  connectionOf(await result);
+  connectionOf(await ended(result));
   expect(opened.at(-1)?.written).toContain('Proxy-Authorization: Basic dTpwdw==');
 });
