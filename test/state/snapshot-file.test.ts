@@ -117,6 +117,26 @@ test.each([
   expect(warnings[0]).toContain(aside);
 });
 
+test('snapshot: what is not a file is not read, and not replaced', async () => {
+  const path = join(temporaryFolder(), 'snapshot.json');
+  mkdirSync(path);
+  const { snapshot, warnings } = await open(path);
+  snapshot.addPart('pool', () => 1);
+  await snapshot.save();
+  const why = `the snapshot ${path}: ${path} is a directory, not a regular file; remove it`;
+  expect(warnings).toEqual([`cannot read ${why}`, `cannot write ${why}`]);
+});
+
+test('snapshot: an invalid file that cannot be renamed is warned of', async () => {
+  const path = join(temporaryFolder(), 'snapshot.json');
+  const clock = new ManualClock();
+  writeFileSync(path, '{}');
+  mkdirSync(`${path}.broken-${clock.now()}`);
+  const { snapshot, warnings } = await open(path, clock);
+  expect(warnings).toEqual([expect.stringMatching(/ is invalid \(.*\); noria could not rename it: EISDIR/)]);
+  expect(snapshot.read('pool')).toBeUndefined();
+});
+
 test('snapshot: the newest three invalid files are kept', async () => {
   const folder = temporaryFolder();
   const path = join(folder, 'snapshot.json');
