@@ -1,12 +1,8 @@
 /** A replica's access to its store: what each script is sent with, the store's time, and the answers that are refused. */
-import { expect, onTestFinished, test } from 'vitest';
-import type { StoreClient } from '../../../src/fleet/redis/connection.ts';
-import { FleetScript, FleetStore, fieldsOf, fleetKeys, StoreClock } from '../../../src/fleet/redis/store.ts';
-import { ManualClock } from '../../support/manual-clock.ts';
+import { expect, test } from 'vitest';
+import { FleetScript, fieldsOf, fleetKeys, StoreClock } from '../../../src/fleet/redis/store.ts';
 import { until } from '../../support/until.ts';
-import { type Answer, openScriptedStore } from './scripted-store.ts';
-
-const STORE_AT = 1_900_000_000_000;
+import { openAccess, STORE_AT } from './scripted-access.ts';
 
 function openClock() {
   let now = 0;
@@ -77,40 +73,6 @@ test('store clock: the time that the answers took widens what is possible', () =
   expect(early.record(STORE_AT + 1_000 - 20 - 101, 20)).toBe(false);
   expect(early.record(STORE_AT + 1_000 - 20 - 110 - 30, 20)).toBe(true);
 });
-
-interface Opening {
-  readonly rememberedEpoch?: string;
-  readonly join?: (client: StoreClient) => Promise<void>;
-  /** The answer to a script, without the time and the epoch of the store; an error, or another answer as a whole. */
-  readonly answer?: (command: readonly string[]) => Answer | { readonly whole: Answer };
-}
-
-async function openAccess({ answer = () => [], ...options }: Opening = {}) {
-  const clock = ManualClock.dayOld();
-  const state = { now: STORE_AT, epoch: 'e1', tripMs: 0, suspendedMs: 0 };
-  const store = await openScriptedStore((command) => {
-    clock.advance(state.tripMs);
-    const reply = answer(command);
-    if (reply instanceof Error) return reply;
-    if (typeof reply === 'object' && reply !== null && 'whole' in reply) return reply.whole;
-    return [String(state.now), state.epoch, '0', '0', ...[reply ?? []].flat()];
-  });
-  const startedAt = clock.monotonic();
-  const timings: (readonly [string, number])[] = [];
-  const access = new FleetStore({
-    ...{ address: store.address, name: 'crawl', clock, random: () => 0 },
-    timekeeper: {
-      now: () => ({ wallAt: 0, boot: '', elapsedMs: 0 }),
-      stopwatch: () => () => clock.monotonic() - startedAt + state.suspendedMs,
-    },
-    onTiming: (operation, ms) => timings.push([operation, ms]),
-    ...options,
-  });
-  onTestFinished(() => access.close());
-  access.connection.start();
-  await access.connection.tried;
-  return { clock, state, store, access, timings };
-}
 
 const SCRIPT = new FleetScript('try', 'return answer(unpack(ARGV, 5))');
 /** The arguments of a script after its hash: the keys, the epoch, the ms since the last answer, an id, a set clock. */
