@@ -100,6 +100,28 @@ const REPLAYS: readonly Replay[] = [
     verdicts: ['exclude', 'exclude', '-', 'none', 'exclude'],
   },
   {
+    title: 'after a success, the clients of before do not count',
+    steps: ['a+', 'b+!', 'accepted', 'a+', 'b+'],
+    verdicts: ['exclude', 'quarantine', '-', 'none', 'exclude'],
+  },
+  {
+    title: 'a target that others have reached stays one',
+    steps: ['a+', 'a!', 'b!'],
+    verdicts: ['exclude', 'none', 'quarantine'],
+  },
+  {
+    title: 'eight targets of one client cause no probe while the source works',
+    steps: ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'],
+    verdicts: ['none', 'exclude', 'exclude', 'exclude', 'exclude', 'exclude', 'exclude', 'exclude'],
+  },
+  {
+    title: 'nor of one client while others are served and no member accepts',
+    steps: ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'],
+    source: 'is down',
+    othersServed: true,
+    verdicts: ['none', 'none', 'none', 'none', 'none', 'none', 'none', 'none'],
+  },
+  {
     title: 'faults and targets add up',
     steps: ['fault', 'a+', 'b+!'],
     verdicts: ['quarantine', 'exclude', 'evict'],
@@ -187,4 +209,88 @@ test('evidence: trials are a tenth of the members that join, at most a tenth of 
   expect(spend(30)).toBe(3);
   for (let member = 0; member < 100; member += 1) evidence.memberJoined();
   expect(spend(5)).toBe(1);
+});
+
+const QUARANTINE = { maxFailures: 99, quarantineMs: 10 };
+const failure = (host: string, client: string, cut = false, compared = true) => ({
+  host,
+  client,
+  compared,
+  cut,
+});
+
+test('health: quarantines stay long while a suspicion of the other kind remains', () => {
+  for (const cut of [false, true]) {
+    const health = new Health();
+    const evidence = new SourceEvidence();
+    health.nextQuarantineMs(QUARANTINE);
+    const suspect = () => health.suspect(failure('a', 'a', cut), evidence, 99, 100_000);
+    const succeed = (answer: boolean) => (answer ? health.answered(0) : health.accepted(0));
+    suspect();
+    succeed(!cut);
+    expect([health.score, health.nextQuarantineMs(QUARANTINE)]).toEqual([1, 20]);
+    succeed(cut);
+    expect([health.score, health.nextQuarantineMs(QUARANTINE)]).toEqual([0, 10]);
+  }
+});
+
+test('health: what worked a minute ago still works, for the member and for its source', () => {
+  const verdict = (accepted: number | undefined, source: number, hosts: number) => {
+    const health = new Health();
+    const evidence = new SourceEvidence();
+    if (accepted !== undefined) health.accepted(accepted);
+    evidence.recordAccept(source);
+    evidence.accepts.failures = 9;
+    const suspect = (_: unknown, index: number) =>
+      health.suspect(failure(`host${index}`, 'a', false, false), evidence, 99, 60_000);
+    return Array.from({ length: hosts }, suspect).at(-1);
+  };
+  expect([verdict(0, 0, 8), verdict(undefined, 0, 8), verdict(undefined, -1, 8)]).toEqual([
+    'none',
+    'none',
+    'probe',
+  ]);
+  expect(verdict(-1, -1, 8)).toBe('probe');
+  const worked = (at: number) => {
+    const health = new Health();
+    health.accepted(at);
+    return health.suspect(failure('a', 'a'), new SourceEvidence(), 99, 60_000);
+  };
+  expect([worked(0), worked(-1)]).toEqual(['none', 'exclude']);
+});
+
+test('health: only what the source does since the first failure counts, more successes than failures', () => {
+  const verdict = (successes: number, failures: number) => {
+    const health = new Health();
+    const evidence = new SourceEvidence();
+    Object.assign(evidence.accepts, { successes: 50, failures: 70 });
+    health.suspect(failure('a', 'a', false, false), evidence, 99, 100_000);
+    evidence.accepts.successes += successes;
+    evidence.accepts.failures += failures;
+    return health.suspect(failure('b', 'a', false, false), evidence, 99, 100_000);
+  };
+  expect([verdict(5, 4), verdict(5, 5), verdict(30, 2), verdict(2, 30)]).toEqual([
+    'exclude',
+    'none',
+    'exclude',
+    'none',
+  ]);
+});
+
+test('health: sixteen targets of a suspicion count', () => {
+  const health = new Health();
+  const evidence = new SourceEvidence();
+  const scores = Array.from({ length: 20 }, (_, index) => {
+    health.suspect(failure(`host${index}`, `client${index % 2}`), evidence, 99, 100_000);
+    return health.score;
+  });
+  expect(scores.slice(13)).toEqual([14, 15, 16, 16, 16, 16, 16]);
+});
+
+test('evidence: counts what members accept and targets answer', () => {
+  const evidence = new SourceEvidence();
+  evidence.recordAccept(5);
+  evidence.recordAnswer('a', 7);
+  expect(evidence.accepts).toEqual({ successes: 1, failures: 0, succeededAt: 5 });
+  expect(evidence.answers).toEqual({ successes: 1, failures: 0, succeededAt: 7 });
 });

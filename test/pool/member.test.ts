@@ -88,3 +88,13 @@ test('member: with age, a latency reading approaches the typical latency of the 
   expect(member.expectedLatencyMs(60_000)).toBeCloseTo(80 + 1_920 / Math.E);
   expect(member.expectedLatencyMs(600_000)).toBeCloseTo(80, 0);
 });
+
+test('member: the first latency is typical of its source, later ones move that by a twentieth', () => {
+  const member = newMember();
+  member.recordSuccess(0, undefined);
+  expect([member.latencyMs, member.source.typicalLatencyMs]).toEqual([undefined, 0]);
+  member.recordSuccess(0, 100);
+  member.recordSuccess(0, 200);
+  member.recordSuccess(0, undefined);
+  expect([member.latencyMs, member.source.typicalLatencyMs]).toEqual([120, 105]);
+});

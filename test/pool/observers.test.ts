@@ -1,6 +1,7 @@
 /** What the pool tells those who share it with other replicas, and what it takes from them. */
 import { expect, test } from 'vitest';
 import type { Demand } from '../../src/pool/drawn-member.ts';
+import { partOfProcess } from '../../src/pool/options.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CITY } from '../support/pool-settings.ts';
 import { accept, acquire, addMembers, close, drawn, fail, openKit, type PoolKit, use } from './pool-kit.ts';
@@ -85,7 +86,7 @@ test('observers: learn each change of members, sessions, sites and sources once'
 test('observers: hear four times per TTL of a session with an open tunnel', () => {
   const kit = openKit({ rotation: { sessionTtlMs: 40_000 } });
   addMembers(kit, 1, 600_000);
-  accept(kit, acquire(kit, S));
+  for (let tunnel = 0; tunnel < 2; tunnel += 1) accept(kit, acquire(kit, S));
   const calls = observe(kit);
   kit.clock.advance(39_999);
   expect(calls).toEqual(['session s 0', 'session s 0', 'session s 0']);
@@ -111,6 +112,8 @@ test('replicas: their demand adds to that of this pool, at most twice the size, 
   });
   if (source === undefined) throw new Error('no source');
   expect(kit.pool.demandFor(source, other)).toEqual(WANTED);
+  kit.pool.addMembers('city', [drawn(kit, 1, 0)]);
+  expect(kit.pool.demand('city'), 'none joined').toMatchObject({ waiting: 12, stranded: 11 });
   kit.pool.addMembers('city', [drawn(kit, 1)]);
   expect(kit.pool.demand('city')).toMatchObject({ waiting: 0, stranded: 0, held: 14 });
   source.demandElsewhere.set(one, WANTED);
@@ -140,6 +143,9 @@ test('replicas: a member that another one drew joins, and a reported end replace
   expect(kit.pool.members()).toMatchObject([{ id: 'theirs', remainingSeconds: null }]);
   add({ id: 'drawn here, too', endsAt: 40_000 });
   expect(kit.pool.members()).toMatchObject([{ id: 'theirs', remainingSeconds: 40 }]);
+  const joined = kit.events('member.joined').length;
+  add({ id: 'drawn here, too', endsAt: 40_000 });
+  expect(kit.events('member.joined'), 'nothing new').toHaveLength(joined);
   add({ endsAt: 600_000, endIsAssumed: true });
   add({ endsAt: 30_000 });
   expect(kit.pool.members()).toMatchObject([{ id: 'theirs', remainingSeconds: 40 }]);
@@ -182,11 +188,12 @@ test('replicas: a session of another one keeps its member, its uses and the late
 });
 
 test('replicas: this process keeps its part of the limits', () => {
+  const part = { count: 2, index: 0, sharesClock: false, changedAt: 0 };
   const kit = openKit({ rotation: { maxTunnelsPerMember: 5 } });
   const { members } = kit.pool.parts;
   addMembers(kit, 1);
   const open = (index: number) => {
-    members.index.part = { count: 2, index, sharesClock: false, changedAt: 0 };
+    members.index.part = { ...part, index };
     let count = 0;
     for (const member of members.byId.values()) members.index.update(member, 0);
     while (count < 9 && kit.pool.upcoming({ routing: {}, count: 1, isKnown: () => false }).length > 0) {
@@ -196,6 +203,9 @@ test('replicas: this process keeps its part of the limits', () => {
     return count;
   };
   expect([open(1), open(0)]).toEqual([2, 1]);
+  const machine = { count: 2, index: 0 };
+  expect([7, 8, 9, 1].map((limit) => partOfProcess(limit, { ...part, machine }))).toEqual([2, 2, 3, 1]);
+  expect([0, 1].map((index) => partOfProcess(9, { ...part, index }))).toEqual([5, 4]);
 });
 
 test('sources: one that is blocked serves no request, and its members wait', () => {

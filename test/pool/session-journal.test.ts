@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { HOUR_MS } from '../../src/core/duration.ts';
 import { decodeSessions } from '../../src/pool/stored-state.ts';
-import { accept, acquire, addMembers, close, openKit, type PoolKit, use } from './pool-kit.ts';
+import { accept, acquire, addMembers, close, openKit, type PoolKit, request, use } from './pool-kit.ts';
 
 /** A pool whose changed sessions the test takes as the journal file does. */
 function openJournaled(changes: Parameters<typeof openKit>[0] = {}) {
@@ -95,6 +95,33 @@ test('session journal: takeChanges returns no more changes than requested', () =
   for (const session of ['a', 'b', 'c']) kit.pool.parts.sessions.forget(session);
   journal.dropChanges();
   expect(journal.takeChanges(2)).toEqual([]);
+});
+
+test('session journal: a session that waits, and one that another replica uses, are changes', () => {
+  const kit = openKit();
+  const journal = kit.pool.parts.sessions.journal(() => {});
+  const taken = () => Object.keys(Object.fromEntries(journal.takeChanges(9)));
+  void kit.pool.acquire(request({ session: 'abc', sessionTtlMs: 40_000 }, { waitMs: 60_000 }));
+  expect(taken()).toEqual(['abc']);
+  const session = kit.pool.parts.sessions.byName.get('abc');
+  if (session === undefined) throw new Error('no session');
+  const usedElsewhere = (laterMs: number) => {
+    kit.clock.advance(laterMs);
+    const now = kit.clock.monotonic();
+    kit.pool.parts.sessions.usedElsewhere(session, { usedAt: now, ttlMs: 40_000 }, now);
+    return taken();
+  };
+  expect([usedElsewhere(9_999), usedElsewhere(1)]).toEqual([[], ['abc']]);
+});
+
+test('session journal: the record of a session with an open tunnel is renewed, and says that it is not idle', () => {
+  const { kit, taken } = openJournaled();
+  acquire(kit, { session: 'abc', sessionTtlMs: 40_000 });
+  taken();
+  kit.clock.advance(9_999);
+  expect(taken()).toEqual({});
+  kit.clock.advance(1);
+  expect(taken()).toMatchObject({ abc: { idleMs: 0 } });
 });
 
 test.each([

@@ -109,3 +109,45 @@ test('session limits: a lower limit from a reload applies when the client opens 
   useMany(kit, 'n', 1, MALLORY);
   expect(idsOf(kit, '')).toEqual(['m16', 'm17', 'm18', 'm19', 'n0']);
 });
+
+test('session limits: clients without a user have a limit for each address, also of adopted sessions', () => {
+  const kit = openKit({ rotation: { maxSessionsPerClient: 2 } });
+  addMembers(kit, 5);
+  const other = { user: '', address: '198.51.100.67' };
+  useMany(kit, 'm', 2, MALLORY);
+  useMany(kit, 'o', 2, other);
+  expect(idsOf(kit, '')).toHaveLength(4);
+  const now = kit.clock.monotonic();
+  const shared = { name: 'p0', owner: other, member: undefined, ttlMs: 60_000, usedAt: now, uses: 1 };
+  kit.pool.parts.sessions.adopt(shared, 'bound', now);
+  useMany(kit, 'q', 1, other);
+  expect(idsOf(kit, '')).toEqual(['m0', 'm1', 'p0', 'q0']);
+});
+
+test('session limits: of the networks of a user, the one with the most sessions gives way, whichever came first', () => {
+  for (const [first, second] of [
+    [1, 3],
+    [3, 1],
+  ] as const) {
+    const kit = openKit({ rotation: { maxSessionsPerClient: 4 } });
+    addMembers(kit, 5);
+    useMany(kit, 'first', first, ALICE);
+    useMany(kit, 'second', second, { user: 'alice', address: '198.51.100.2' });
+    useMany(kit, 'new', 1, { user: 'alice', address: '198.51.100.3' });
+    expect([idsOf(kit, 'first'), idsOf(kit, 'second')].map(({ length }) => length)).toEqual(
+      first > second ? [2, 1] : [1, 2],
+    );
+  }
+});
+
+test('session limits: a client whose sessions have ended begins anew', () => {
+  const kit = openKit({ rotation: { maxSessionsPerClient: 2 }, limits: { sessions: 4 } });
+  addMembers(kit, 5);
+  useMany(kit, 'a', 2, ALICE);
+  useMany(kit, 'm', 2, MALLORY);
+  for (const name of idsOf(kit, 'm')) kit.pool.parts.sessions.forget(name);
+  useMany(kit, 'b', 2, BOB);
+  useMany(kit, 'n', 1, MALLORY);
+  expect(idsOf(kit, '')).toHaveLength(4);
+  expect(idsOf(kit, 'n')).toHaveLength(1);
+});

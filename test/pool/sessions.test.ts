@@ -368,3 +368,138 @@ test('sessions: many sessions share one timer', () => {
   expect(kit.pool.parts.sessions.byName.size).toBe(sessions);
   expect(kit.clock.armedCount).toBe(2);
 });
+
+test('sessions: one ends exactly its TTL after the last use, and a shorter TTL counts from that use', () => {
+  const kit = openKit();
+  addMembers(kit, 1, 3_600_000);
+  const start = kit.clock.monotonic();
+  const ends: number[] = [];
+  kit.bus.on('session.ended', () => ends.push(kit.clock.monotonic() - start));
+  use(kit, { session: 'a', sessionTtlMs: 40_000 });
+  use(kit, { session: 'b', sessionTtlMs: 600_000 });
+  kit.clock.advance(5_000);
+  use(kit, { session: 'a', sessionTtlMs: 40_000 });
+  use(kit, { session: 'b', sessionTtlMs: 4_000 });
+  kit.clock.advance(60_000);
+  expect(ends).toEqual([9_000, 45_000]);
+});
+
+test('sessions: a request does not end its session that has an open tunnel, even when the timer is late', () => {
+  const clock = new LateClock();
+  const kit = openKit({ clock });
+  addMembers(kit, 2, 3_600_000);
+  const tunnel = acquire(kit, { session: 'a', sessionTtlMs: 10_000 });
+  accept(kit, tunnel);
+  clock.lateMs = 20_000;
+  expect(acquire(kit, { session: 'a', sessionTtlMs: 10_000 }).member).toBe(tunnel.member);
+  expect(kit.events('session.ended')).toEqual([]);
+});
+
+test('sessions: a restored one may move, shares its exit, and a hedge does not move it', () => {
+  const restored = () => {
+    const kit = openKit();
+    addMembers(kit, 3);
+    const ids = kit.pool.members().map(({ id }) => id);
+    const record = { user: '', address: '', member: ids[0] ?? '', ttlMs: 600_000, idleMs: 0, uses: 1 };
+    kit.pool.parts.sessions.restore(['s', 't', 'u'].map((name) => [name, { record, ageMs: 0 }]));
+    return { kit, ids };
+  };
+  const { kit, ids } = restored();
+  const avoid = ids.slice(0, 1);
+  accept(kit, acquire(kit, { session: 's' }, { avoid, hedge: true }));
+  expect(kit.pool.memberOfSession('s')).toBe(ids[0]);
+  const { to } = kit.pool.rotateSession('t') ?? {};
+  expect(ids.slice(1)).toContain(to);
+  expect(
+    [1, 2, 3].map(() => use(kit).member),
+    'nothing is reserved',
+  ).toContain(to);
+  const limited = openKit({ rotation: { maxSessionsPerClient: 2 } });
+  limited.pool.parts.sessions.restore(
+    ['s', 't', 'u'].map((name) => [
+      name,
+      { record: { user: '', address: '', ttlMs: 9_000, idleMs: 0, uses: 1 }, ageMs: 0 },
+    ]),
+  );
+  expect(limited.pool.sessions(), 'without an owner, as before').toHaveLength(3);
+});
+
+test('sessions: after a failover, a hedge that wins leaves the session on its new member', () => {
+  const kit = openKit();
+  addMembers(kit, 3);
+  const own = use(kit, { session: 's' }).member;
+  fail(kit, acquire(kit, { session: 's' }));
+  const next = use(kit, { session: 's' }, { avoid: [own] }).member;
+  accept(kit, acquire(kit, { session: 's' }, { avoid: [own, next], hedge: true }));
+  expect(kit.pool.memberOfSession('s')).toBe(next);
+});
+
+test('sessions: the member that a session left counts as one without a session', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  const own = use(kit, { session: 's' }).member;
+  kit.pool.rotateSession('s');
+  for (const session of ['t', 'u']) {
+    expect(use(kit, { session }).member).toBe(own);
+    kit.pool.parts.sessions.forget(session);
+  }
+});
+
+test('sessions: a rotation that finds no other member leaves none, once, and frees the exit', () => {
+  const kit = openKit();
+  addMembers(kit, 1);
+  const own = use(kit, { session: 's', exclusive: true }).member;
+  expect(refusal(kit).code).toBe('pool-empty');
+  expect(kit.pool.rotateSession('s')).toEqual({ from: own, to: undefined });
+  expect(use(kit).member).toBe(own);
+  kit.pool.evict(own);
+  const moves: string[] = [];
+  kit.pool.parts.observers.push({
+    ...({} as (typeof kit.pool.parts.observers)[number]),
+    sessionMoved: ({ name }) => moves.push(name),
+  });
+  expect(kit.pool.rotateSession('s')).toEqual({ from: undefined, to: undefined });
+  expect(moves).toEqual([]);
+  expect(
+    kit.pool.ban({ holder: { session: 's' }, host: 'x.test', verdict: 'banned' }),
+    'no exit to ban',
+  ).toBe(true);
+  expect(kit.pool.ban({ holder: { session: 't' }, host: 'x.test', verdict: 'banned' })).toBe(false);
+});
+
+test('sessions: one that is no longer exclusive frees its exit when it moves, one that another replica names keeps it', () => {
+  const kit = openKit();
+  addMembers(kit, 3);
+  const own = use(kit, { session: 's', exclusive: true }).member;
+  const { sessions } = kit.pool.parts;
+  const session = sessions.byName.get('s');
+  if (session === undefined) throw new Error('no session');
+  sessions.adopt(
+    { ...session, member: own, owner: session.owner, name: 's' },
+    'bound',
+    kit.clock.monotonic(),
+  );
+  expect([1, 2, 3].map(() => use(kit).member)).not.toContain(own);
+  use(kit, { session: 's' }, { avoid: [own] });
+  expect([1, 2, 3].map(() => use(kit).member)).toContain(own);
+});
+
+test('sessions: a session moves because its member drains, with the reason of that', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  const tunnel = acquire(kit, { session: 's' });
+  kit.pool.evict(tunnel.member);
+  acquire(kit, { session: 's' });
+  expect(kit.events('session.moved')).toMatchObject([{ reason: 'evicted' }]);
+});
+
+test('sessions: after a rejection, the exit of an exclusive session serves a client that waits', async () => {
+  const kit = openKit();
+  addMembers(kit, 1);
+  use(kit, { session: 's', exclusive: true });
+  const waiting = kit.pool.acquire(request({}, { waitMs: 5_000 }));
+  expect(waiting).toBeInstanceOf(Promise);
+  kit.pool.rejectMemberOf('s');
+  await expect(waiting).resolves.toMatchObject({ waitedMs: 0 });
+  expect(kit.pool.rejectMemberOf('nobody')).toBe(false);
+});
