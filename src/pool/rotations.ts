@@ -92,7 +92,8 @@ export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> 
     for (let entry = this.#head; entry !== undefined; entry = entry.next) {
       const fit = check.fit(entry);
       if (fit === FITS) {
-        if (steps > MAX_UNFIT_AHEAD) this.#rotateTo(entry);
+        if (steps > MAX_UNFIT_AHEAD)
+          for (let head = this.#head; head && head !== entry; head = this.#head) this.used(head);
         return entry;
       }
       steps += 1;
@@ -110,17 +111,6 @@ export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> 
       entries.push(entry);
     }
     return entries;
-  }
-
-  #rotateTo(entry: Entry): void {
-    const { previous } = entry;
-    if (previous === undefined || this.#head === undefined || this.#tail === undefined) return;
-    this.#tail.next = this.#head;
-    this.#head.previous = this.#tail;
-    this.#tail = previous;
-    previous.next = undefined;
-    this.#head = entry;
-    entry.previous = undefined;
   }
 }
 
@@ -249,7 +239,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
     const one = randomFit(this.#entries, 0, size, check, this.#random);
     if (one === undefined || this.#cost === undefined) return one;
     const other = randomFit(this.#entries, 0, size, check, this.#random);
-    if (other === undefined || other === one) return one;
+    if (other === undefined) return one;
     return this.#cost(other, check.now) < this.#cost(one, check.now) ? other : one;
   }
 }
@@ -338,7 +328,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   #swap(entry: Entry, index: number): void {
     const other = this.#entries[index];
-    if (other === undefined || other === entry) return;
+    if (other === undefined) return;
     this.#put(other, entry.arrayIndex);
     this.#put(entry, index);
   }

@@ -20,6 +20,8 @@ test.each([
   [{ nadr: '北京,上海' }, '上海', false],
   [{ nadr: '北京' }, '北京市朝阳', false],
   [{ nadr: '北京市朝阳' }, '北京', undefined],
+  [{ adr: '广东, ,' }, '上海', false],
+  [{ nadr: ',' }, '上海', undefined],
   [{ adr: 7 }, '上海', undefined],
 ])('locations: a source with %j could have %s: %s', (params, keyword, could) => {
   expect(couldDrawLocation(params, keyword)).toBe(could);
