@@ -26,7 +26,7 @@ export const ANY_MEMBER: MemberFilter = {};
 export function filterOf(routing: RoutingOptions, source = routing.source): MemberFilter {
   const { protocol, location = '' } = routing;
   if (source === undefined && protocol === undefined && location === '') return ANY_MEMBER;
-  return { source, protocol, location: location === '' ? undefined : foldLocation(location) };
+  return { source, protocol, location: foldLocation(location) };
 }
 
 export function passesFilter(member: Member, { source, protocol, location }: MemberFilter): boolean {

@@ -380,7 +380,7 @@ export class Pool implements LeaseProvider {
   }
 
   unbanExit(host: string, exit: string, user?: string): void {
-    if (!this.sites.lift(host, exit, user)) return;
+    this.sites.lift(host, exit, user);
     this.#members.index.membersFreed = true;
     this.serveWaiting(this.#clock.monotonic());
   }

@@ -109,9 +109,8 @@ export class Site {
   }
 
   /** Monotonic moment at which the exit's ban for this user alone ends; 0 if there is none. */
-  bannedForUser(exit: string, user: string | undefined): number {
-    if (this.usersBans === undefined || user === undefined) return 0;
-    return this.usersBans.get(user)?.get(exit)?.untilAt ?? 0;
+  bannedForUser(exit: string, user = ''): number {
+    return this.usersBans?.get(user)?.get(exit)?.untilAt ?? 0;
   }
 
   *bansByUser(): Generator<readonly [user: string | undefined, ReadonlyMap<string, Pair>]> {
@@ -126,8 +125,7 @@ export class Site {
   }
 
   exitsNeeded(now: number): number {
-    const spacingMs = this.learntAt(now);
-    return spacingMs === 0 ? 0 : ((this.requests?.perSecond(now) ?? 0) * spacingMs) / SECOND_MS;
+    return ((this.requests?.perSecond(now) ?? 0) * this.learntAt(now)) / SECOND_MS;
   }
 
   startRound(): void {
@@ -163,7 +161,6 @@ export class Site {
   drawsLeft(source: string, part: ProcessPart, now: number): number {
     const { drawsForBans } = this.rule;
     const limit = drawsForBans === 0 ? 0 : partOfProcess(drawsForBans, part);
-    if (this.#draws.length === 0) return limit;
     this.#draws = this.#draws.filter(({ at }) => at > now - HOUR_MS);
     return limit - this.#draws.filter((draw) => draw.source === source).length;
   }
@@ -199,11 +196,9 @@ interface SiteMember {
 
 export function pairAt(site: Site, member: SiteMember): Pair | undefined {
   if (member.lastSite === site && member.lastPair?.isDeleted === false) return member.lastPair;
-  const pair = site.pairs.get(member.exit);
-  if (pair === undefined) return undefined;
   member.lastSite = site;
-  member.lastPair = pair;
-  return pair;
+  member.lastPair = site.pairs.get(member.exit);
+  return member.lastPair;
 }
 
 /** At most `now`: noria may use the member now, after its ban and its spacing. */
@@ -367,21 +362,18 @@ export class Sites {
     return true;
   }
 
-  /** For this user or, without one, for everybody. @returns whether there was a ban. */
-  lift(host: string, exit: string, user?: string): boolean {
+  /** For this user or, without one, for everybody. */
+  lift(host: string, exit: string, user?: string): void {
     const now = this.#clock.monotonic();
     const site = this.of(host);
-    let lifted = false;
     for (const [whose, pairs] of site.bansByUser()) {
       const pair = pairs.get(exit);
       if (pair === undefined || pair.untilAt <= now) continue;
       if (user !== undefined && whose !== undefined && whose !== user) continue;
       pair.untilAt = 0;
       pair.forMs = 0;
-      lifted = true;
       this.#onBan(describe(site, exit, whose, pair, now));
     }
-    return lifted;
   }
 
   /** From another replica or a snapshot. The ban with the later beginning wins. */
@@ -434,8 +426,8 @@ export class Sites {
     const now = this.#clock.monotonic();
     return [...this.byName.values()]
       .filter((site) => {
-        const { banCount, lastUsedAt, lastWantedAt, pairs } = site;
-        if (banCount === 0 || this.#members.size === 0) return false;
+        const { lastUsedAt, lastWantedAt, pairs } = site;
+        if (this.#members.size === 0) return false;
         if (lastWantedAt < now - WANTED_LATELY_MS || lastUsedAt > now - UNSERVED_MS) return false;
         return [...this.#members.keys()].every((exit) => (pairs.get(exit)?.untilAt ?? 0) > now);
       })
@@ -458,7 +450,7 @@ export class Sites {
         if (isBanned) bannedHere += 1;
         const freeAt = Math.max(untilAt, usedAt < 0 ? 0 : usedAt + spacingMs);
         if (freeAt > now && !isBanned) spacedHere += 1;
-        if (freeAt > now) nextAt = Math.min(nextAt, freeAt);
+        nextAt = Math.min(nextAt, freeAt);
       }
       const usableExits = this.#members.size - bannedHere;
       if (usableExits > spacedHere) nextAt = now;

@@ -427,16 +427,20 @@ test.each<[string, readonly number[], number, number]>([
   ['one is no rate', [10], 20, 0],
   ['two in a minute', [0, 60], 65, 1 / 65],
   ['the second one after a quiet time, as if in half a minute', [100, 101], 102, 1 / 30],
-  ['of a minute, if it has twenty', [...Array(300).keys()], 299, 1],
+  ['of a minute, if it has twenty', [...Array(300).keys()], 299, 65 / 64],
   ['of the last minute only', [...Array(100).fill(150), ...Array(60).fill(399)], 400, 1],
   ['of five minutes', [100, 150, 200, 250, 300], 350, 4 / 250],
   ['five minutes later', [10, 11, 12], 320, 0],
+  ['one is no rate, at once', [10], 10, 0],
+  ['after five minutes', Array(100).fill(0), 300, 0],
+  ['twenty lately, and one before', [150, ...Array(20).fill(395)], 400, 1 / 3],
+  ['nineteen lately, and one before', [150, ...Array(19).fill(395)], 400, 19 / 250],
   ['long after', Array(100).fill(10), 100_000, 0],
   ['after a long time, again', [...Array(100).fill(10), 5_000, 5_010], 5_020, 1 / 30],
 ])('demand: the rate of requests: %s', (_, seconds, at, expected) => {
   const rate = new RequestRate();
   for (const second of seconds) rate.add(second * 1_000);
-  expect(rate.perSecond(at * 1_000)).toBeCloseTo(expected, 1);
+  expect(rate.perSecond(at * 1_000)).toBeCloseTo(expected, 3);
   expect(rate.perSecond(at * 1_000) === 0).toBe(expected === 0);
 });
 
@@ -477,17 +481,19 @@ test('demand: of the clients of a site, each has the next exit after its ban and
 });
 
 test('demand: a client that an exit serves within a third of its wait needs no draw', () => {
-  const needs = (forMs: number, waitMs: number) => {
+  const needs = (forMs: number, waitMs: number, laterMs = 0) => {
     const kit = openKit();
     addMembers(kit, 1);
     kit.pool.banExit({ host: 'example.com', exit: '203.0.0.1', evidence: 'report', forMs });
     void kit.pool.acquire(request({}, { waitMs }));
+    kit.clock.advance(laterMs);
     const { waiting, stranded } = kit.pool.demand('city');
     return [waiting, stranded];
   };
-  expect([needs(5_000, 15_000), needs(5_001, 15_000)]).toEqual([
+  expect([needs(5_000, 15_000), needs(5_001, 15_000), needs(5_001, 15_000, 1)]).toEqual([
     [0, 0],
     [1, 1],
+    [1, 0],
   ]);
 });
 

@@ -391,6 +391,7 @@ test('leases: a client learns everything about its last use, at most 32 sites of
     session: 'new',
     tag: 'u',
   });
+  use(kit, { client: 'ann', session: 's', tag: 't' }, { targetHost: 'www.s32.test' }); // known already
   const here = kit.pool.leases.lastUse(name);
   expect(here).toMatchObject({ ...known, source: 'city', hosts: sites.map((site) => `www.${site}`) });
   if (here === undefined) throw new Error('no use');

@@ -78,6 +78,7 @@ test('members: one that drains takes every report and every removal, and is nowh
   const id = first?.member ?? '';
   kit.pool.evict(id);
   expect(kit.pool.evict(id)).toBe(true);
+  kit.clock.advance(52_000);
   kit.pool.blockSource('city', 'bad login');
   kit.pool.blockSource('city', undefined);
   expect(kit.pool.acquireForProbe(9, 0)).toEqual([]);
@@ -137,7 +138,8 @@ test('members: a draw that names the same address renews login, exit and life', 
   const login = (password: string) => ({ login: { username: 'u', password: new Secret(password) } });
   kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { ...login('old'), exitIp: 'a' })]);
   kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { ...login('new'), exitIp: 'b' })]);
-  expect(acquire(kit)).toMatchObject({ exit: 'b', login: { password: new Secret('new') } });
+  const lease = acquire(kit);
+  expect([lease.exit, lease.login?.password.reveal()]).toEqual(['b', 'new']);
   kit.pool.sites.of('never.example');
   expect(kit.pool.sites.views()).toMatchObject([{ usableExits: 1 }, { usableExits: 1 }]);
   expect(kit.events('member.joined')).toMatchObject([
@@ -171,18 +173,24 @@ test('members: a success renews an assumed life, but not for less than a sixty-f
 });
 
 test('members: each gets an id of its own, whatever the random numbers', () => {
-  const kit = openKit({ random: () => 0.999_999_999_999_99 });
-  addMembers(kit, 3);
-  expect(new Set(idsOf(kit)).size).toBe(3);
-  for (const id of idsOf(kit)) expect(id).toMatch(/^[0-9a-z]{8}$/);
+  for (const random of [0, 0.999_999_999_999_99]) {
+    const kit = openKit({ random: () => random });
+    addMembers(kit, 3);
+    expect(new Set(idsOf(kit)).size).toBe(3);
+    for (const id of idsOf(kit)) expect(id).toMatch(/^[0-9a-z]{8}$/);
+  }
 });
 
 test('members: the first success admits a new one, and restores only a quarantined one', () => {
   const kit = openKit(PATIENT);
   kit.pool.addMembers('city', [drawn(kit, 1, 180_000, { unproven: true })]);
   const probe = () => kit.pool.acquireForProbe(9, 1)[0] ?? acquire(kit);
-  accept(kit, probe());
+  const trial = probe();
+  const [member] = kit.pool.parts.members.byId.values();
+  if (member !== undefined) member.source.suspected.add(member);
+  accept(kit, trial);
   expect(kit.events('member.restored')).toEqual([]);
+  expect(sourceOf(kit).suspected.size, 'it works').toBe(0);
   fail(kit, acquire(kit));
   kit.clock.advance(10_000);
   accept(kit, acquire(kit));
@@ -359,6 +367,11 @@ test('trial: a member that a probe cannot judge goes on trial if none of its sou
     const result = [stateOf(kit, id), kit.pool.stockAt('city', now).counted];
     undecided();
     expect(kit.events('member.quarantined').length, 'one trial').toBeLessThan(2);
+    if (result[0] === 'quarantined') {
+      kit.clock.advance(10_000);
+      suspect(kit, idsOf(kit).slice(1), { host: 'a.test' });
+      expect(kit.pool.stockAt('city', kit.clock.monotonic()).counted, 'is replaced, as before').toBe(2);
+    }
     return result;
   };
   const ON_TRIAL = ['quarantined', 2];
@@ -431,4 +444,15 @@ test('buckets: a member is last choice from its quarantine to its end, and expir
     return member?.phase.name === 'left' ? 'left' : member?.bucket;
   });
   expect(buckets).toEqual(['quarantined', 'fresh', 'fresh', 'expiring', 'left']);
+});
+
+test('evidence: an accepted attempt clears refused ones', () => {
+  const kit = openKit({ health: { maxFailures: 2, quarantineMs: 1_000 } });
+  addMembers(kit, 1, 3_600_000);
+  const [id = ''] = idsOf(kit);
+  suspect(kit, [], { host: 'one.test' });
+  kit.clock.advance(1_000);
+  accept(kit, acquire(kit));
+  suspect(kit, [], { host: 'two.test', client: 'b' });
+  expect(stateOf(kit, id)).toBe('ready');
 });

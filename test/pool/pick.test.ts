@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { isLease, type LeaseRequest, type RoutingOptions } from '../../src/pool/lease.ts';
 import { DEFAULT_SITE_RULE } from '../../src/pool/options.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { CITY } from '../support/pool-settings.ts';
+import { CITY, poolSettings } from '../support/pool-settings.ts';
 import {
   accept,
   acquire,
@@ -217,4 +217,169 @@ test('fixed: a client that waits for its member is told when that ends, and hold
   close(kit, other);
   await expect(waiting).resolves.toMatchObject({ code: 'session-ended' });
   expect(behind.isServed).toBe(true);
+});
+
+test('life: a member with exactly the life that a client asks for serves it', () => {
+  const kit = openKit();
+  addMembers(kit, 1, 60_000);
+  const query = (minLifeMs: number) => ({ routing: { minLifeMs }, count: 1, isKnown: () => false });
+  expect([kit.pool.upcoming(query(60_000)).length, kit.pool.upcoming(query(60_001)).length]).toEqual([1, 0]);
+  use(kit, { minLifeMs: 60_000 });
+  expect(refusal(kit, { minLifeMs: 60_001 }).code).toBe('pool-empty');
+});
+
+test('exclusive: neither another member with the same exit nor the old exit after a draw goes to others', () => {
+  const kit = openKit();
+  for (const [number, exitIp] of ['a', 'a', 'b'].entries())
+    kit.pool.addMembers('city', [drawn(kit, number, 180_000, { exitIp })]);
+  const [one = '', two = '', three = ''] = idsOf(kit);
+  expect(use(kit, ALONE, { avoid: [two, three] }).member).toBe(one);
+  for (let turn = 0; turn < 3; turn += 1) expect(use(kit).member).toBe(three);
+  kit.pool.addMembers('city', [drawn(kit, 0, 180_000, { exitIp: 'c' })]);
+  for (let turn = 0; turn < 3; turn += 1) expect(use(kit).member).toBe(three);
+});
+
+test('exclusive: the session keeps its exit through another member of it', () => {
+  const kit = openKit();
+  addMembers(kit, 2, 180_000, { exitIp: 'a' });
+  const own = use(kit, ALONE).member;
+  kit.pool.evict(own);
+  expect(refusal(kit).code).toBe('pool-empty');
+  expect(use(kit, ALONE).exit).toBe('a');
+});
+
+test('assignment: of members in turn, one of another session comes last', () => {
+  const kit = openKit();
+  addMembers(kit, 3);
+  const own = use(kit, { session: 's' }).member;
+  for (let turn = 0; turn < 2; turn += 1) use(kit);
+  const assigned = ['p', 'q', 'r'].map(
+    (session) => kit.pool.assignMember({ session, routing: { session }, taken: new Map(), mode: 'fill' })?.id,
+  );
+  expect(assigned.indexOf(own)).toBe(2);
+});
+
+test('life: a new session takes the longer-lived half of what the first source can give now', () => {
+  const kit = openKit({
+    ...{ sources: [CITY, { ...CITY, name: 'backup', priority: 2 }] },
+    health: { maxFailures: 9, quarantineMs: 100_000 },
+  });
+  const lives = [60_000, 70_000, 80_000, 300_000, 300_000];
+  for (const [number, lifeMs] of lives.entries()) kit.pool.addMembers('city', [drawn(kit, number, lifeMs)]);
+  for (let number = 10; number < 20; number += 1)
+    kit.pool.addMembers('backup', [drawn(kit, number, 600_000)]);
+  const ids = idsOf(kit);
+  for (const id of ids.slice(3, 5))
+    fail(kit, acquire(kit, {}, { avoid: ids.filter((other) => other !== id) }));
+  expect(use(kit, { session: 's' }).member, 'of the three that are not quarantined').toBe(ids[1]);
+});
+
+test.each([
+  [{ protocol: 'http' }, {}, {}, true],
+  [{ protocol: 'http' }, {}, { protocol: 'http' }, true],
+  [{ protocol: 'http' }, {}, { protocol: 'socks5' }, false],
+  [{ protocol: 'http' }, { protocol: 'socks5' }, { protocol: 'socks5' }, true],
+  [{}, {}, { protocol: 'socks5' }, true],
+  [{ maxLifetimeMs: 60_000 }, {}, { minLifeMs: 60_000 }, true],
+  [{ maxLifetimeMs: 60_000 }, {}, { minLifeMs: 60_001 }, false],
+  [{ maxLifetimeMs: 60_000 }, { endsAt: 90_000 }, { minLifeMs: 90_000 }, true],
+  [{ maxLifetimeMs: 60_000 }, { endsAt: 90_000 }, { minLifeMs: 90_001 }, false],
+  [{}, {}, { location: '' }, true],
+  [{}, { location: '' }, { location: 'Beijing' }, true],
+  [{}, { location: '北京' }, { location: 'Beijing' }, false],
+  [{ locationParams: { adr: '广东' } }, {}, { location: '上海' }, false],
+  [{ locationParams: { adr: '广东' } }, { location: '上海市' }, { location: '上海' }, true],
+] as const)('filter: a source with %j, that drew %j, may serve %j: %s', (options, member, routing, may) => {
+  const kit = openKit({
+    sources: [{ ...CITY, size: 1, ...options }],
+    forecasts: () => [
+      { name: 'city', state: 'drawing', reason: '', suspendedMs: 0 },
+      { name: 'gone', state: 'drawing', reason: '', suspendedMs: 0 },
+    ],
+  });
+  const lifeMs = 'endsAt' in member ? member.endsAt : 30_000;
+  kit.pool.addMembers('city', [drawn(kit, 1, lifeMs, { ...member, endsAt: kit.clock.monotonic() + lifeMs })]);
+  kit.pool.evict(idsOf(kit)[0] ?? '');
+  expect(refusal(kit, routing).code).toBe(may ? 'pool-empty' : 'bad-routing');
+  expect(kit.pool.refusalFor(routing).code).toBe(may ? 'pool-empty' : 'bad-routing');
+  expect(kit.pool.isWorthWaiting(routing, 10_000)).toBe(may);
+  if (may && !('locationParams' in options))
+    expect(kit.pool.refusalFor(routing).sources.map(({ name }) => name)).toEqual(['city']);
+});
+
+test('refusal: of a site whose exits are all banned, although a later source has no members', () => {
+  const kit = openKit({
+    sources: [CITY, { ...CITY, name: 'backup', priority: 2 }],
+    targets: [{ ...DEFAULT_SITE_RULE, match: [SHOP], drawsForBans: 0 }],
+  });
+  addMembers(kit, 2, 7_200_000);
+  for (const { host } of kit.pool.members()) kit.pool.banExit({ host: SHOP, exit: host, evidence: 'report' });
+  expect(refusal(kit, {}, { ...AT_SHOP, waitMs: 15_000 })).toMatchObject({
+    code: 'site-banned',
+    retryAfterMs: 600_000,
+  });
+});
+
+test('refusal: a limit of waiting clients, and the rate of a site in a fleet', () => {
+  const kit = openKit({
+    limits: { waiting: 2 },
+    targets: [{ ...DEFAULT_SITE_RULE, match: [SHOP], rate: 2 }],
+  });
+  for (let client = 0; client < 2; client += 1) wait(kit, {});
+  expect(refusal(kit, {}, { waitMs: 5_000 })).toMatchObject({
+    code: 'pool-empty',
+    reason: expect.stringMatching('2 other'),
+  });
+  addMembers(kit, 1);
+  kit.pool.parts.members.index.part = {
+    ...{ count: 2, index: 0, sharesClock: false, changedAt: 0 },
+    machine: { count: 3, index: 0 },
+  };
+  for (let turn = 0; turn < 2; turn += 1) use(kit, {}, AT_SHOP);
+  expect(refusal(kit, {}, AT_SHOP)).toMatchObject({ code: 'limit', retryAfterMs: 3_000 });
+});
+
+test('refusal: the forecasts are asked only for clients that wait', () => {
+  let asked = 0;
+  const kit = openKit({
+    forecasts: () => {
+      asked += 1;
+      return [];
+    },
+  });
+  const moved = () =>
+    kit.bus.emit('source.moved', { source: 'city', from: 'drawing', to: 'halted', reason: 'x' });
+  addMembers(kit, 1);
+  use(kit);
+  moved();
+  expect(asked).toBe(0);
+  wait(kit, { minLifeMs: 3_600_000 });
+  asked = 0;
+  moved();
+  expect(asked).toBe(1);
+});
+
+test('waiting: after a reload a client waits once, and gets one lease', async () => {
+  const kit = openKit();
+  const client = wait(kit, { location: 'east' });
+  kit.pool.reconfigure(poolSettings());
+  for (const number of [1, 2, 3])
+    kit.pool.addMembers('city', [drawn(kit, number, 180_000, { location: 'East' })]);
+  await Promise.resolve();
+  expect(client.isServed).toBe(true);
+  expect(kit.pool.countsOf('city')?.openTunnels).toBe(1);
+});
+
+test('waiting: a client that gives up does not count towards those that emit demand.rose', () => {
+  const kit = openKit();
+  const emitted = () => kit.events('demand.rose').length;
+  const counts = [1, 2, 3].map(() => {
+    kit.clock.advance(1);
+    const before = emitted();
+    const client = request({}, { waitMs: 15_000 });
+    void kit.pool.acquire(client);
+    kit.pool.cancel(client.id);
+    return emitted() - before;
+  });
+  expect(counts.slice(1)).toEqual([1, 1]);
 });

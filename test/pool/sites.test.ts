@@ -4,6 +4,7 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { EventBus } from '../../src/core/events.ts';
+import { servedAt } from '../../src/pool/demand.ts';
 import type { SiteRule } from '../../src/pool/options.ts';
 import { DEFAULT_SITE_RULE } from '../../src/pool/options.ts';
 import { Pair, Sites } from '../../src/pool/sites.ts';
@@ -696,4 +697,246 @@ test('sites: the ban of one user is no ban of the exit, and a pool without membe
   expect(kit.pool.sites.withoutExit()).toEqual(['shop.example']);
   for (const { id } of kit.pool.members()) kit.pool.evict(id);
   expect(kit.pool.sites.withoutExit()).toEqual([]);
+});
+
+test('sites: a ban is over at its end, for everybody and for a user, and nobody waits a moment longer', async () => {
+  for (const user of [undefined, 'ann']) {
+    const kit = openKit({ targets: [rule({ spacing: 0 })] });
+    addMembers(kit, 1, 7_200_000);
+    const routing = user === undefined ? {} : { user };
+    const [exit = ''] = exits(kit);
+    kit.pool.banExit({ host: 'shop.example', exit, evidence: 'report', forMs: 20_000, user });
+    kit.clock.advance(19_999);
+    expect(refusal(kit, routing, AT_SHOP).code).toBe('pool-empty');
+    const waiting = kit.pool.acquire(request(routing, { ...AT_SHOP, waitMs: 5_000 }));
+    expect(kit.pool.sites.withoutExit()).toEqual(user === undefined ? ['shop.example'] : []);
+    kit.clock.advance(1);
+    await expect(waiting).resolves.toMatchObject({ waitedMs: 1 });
+    expect(kit.pool.sites.withoutExit()).toEqual([]);
+    expect(kit.pool.snapshot().bans).toEqual([]);
+  }
+});
+
+test('sites: a client waits for the exit that is free first, in whatever order it sees them', async () => {
+  for (const ends of [
+    [20_000, 10_000],
+    [10_000, 20_000],
+  ]) {
+    const kit = openKit({ targets: [rule({ spacing: 0 })] });
+    addMembers(kit, 2, 7_200_000);
+    for (const [index, forMs] of ends.entries()) ban(kit, exits(kit)[index] ?? '', { forMs });
+    const waiting = kit.pool.acquire(request({}, { ...AT_SHOP, waitMs: 60_000 }));
+    kit.clock.advance(10_000);
+    await expect(waiting).resolves.toMatchObject({ waitedMs: 10_000 });
+  }
+});
+
+test('sites: an exit that was banned but never used has no spacing, in the first minutes of the process, too', () => {
+  const kit = openKit({ clock: new ManualClock(), targets: [rule({ spacing: 60_000 })] });
+  addMembers(kit, 1, 7_200_000);
+  const [exit = ''] = exits(kit);
+  ban(kit, exit);
+  kit.pool.unbanExit('shop.example', exit);
+  expect(kit.pool.sites.views()).toMatchObject([{ nextSlotAt: new Date(kit.clock.now()).toISOString() }]);
+  const { parts, sites } = kit.pool;
+  const candidates = parts.members.index.find({}, 0);
+  expect(servedAt(request({}, AT_SHOP), candidates, sites, 0)).toBe(0);
+  use(kit, {}, AT_SHOP);
+  expect(refusal(kit, {}, AT_SHOP).code).toBe('pool-empty');
+});
+
+test('sites: the gap of uses is their average, from the first moment of the process', () => {
+  const kit = openKit({ clock: new ManualClock() });
+  addMembers(kit, 1, 86_400_000);
+  for (const gapMs of [10_000, 20_000, 0]) {
+    use(kit, {}, AT_SHOP);
+    kit.clock.advance(gapMs);
+  }
+  ban(kit, exits(kit)[0] ?? '');
+  expect(learntAfter(kit)).toBe(30_000);
+});
+
+test('sites: an equal spacing begins anew, a shorter one does not, and a rule learns none', () => {
+  const kit = openKit({ targets: [rule({ spacing: 0, match: ['ruled.example'] })] });
+  const { sites } = kit.pool;
+  const site = sites.of('shop.example');
+  const start = kit.clock.monotonic();
+  site.adoptSpacing(10_000, start);
+  site.adoptSpacing(9_999, start + 4 * MINUTE_MS);
+  expect(site.learntAt(start + 10 * MINUTE_MS)).toBe(9_000);
+  site.adoptSpacing(10_000, start + 5 * MINUTE_MS);
+  expect([12, 15].map((minutes) => site.learntAt(start + minutes * MINUTE_MS))).toEqual([10_000, 9_000]);
+  const ruled = sites.of('ruled.example');
+  ruled.learn(Object.assign(new Pair(), { gapMs: 10_000, uses: 2 }), Number.POSITIVE_INFINITY, start);
+  expect(ruled.learntAt(start)).toBe(0);
+});
+
+test('sites: a reload gives hosts to the rules that now match them, and a rule may be of names and addresses', () => {
+  const kit = openKit();
+  const { sites } = kit.pool;
+  const hosts = [
+    'www.shop.example',
+    'shop.example',
+    '192.0.2.1',
+    '2001:db8::1',
+    'a.cdn.example',
+    'cdn.example',
+  ];
+  const names = () => hosts.map((host) => sites.of(host).name);
+  expect(names()).toEqual([
+    'shop.example',
+    'shop.example',
+    '192.0.2.1',
+    '2001:db8::1',
+    'cdn.example',
+    'cdn.example',
+  ]);
+  const match = ['Www.Shop.example', 'not a host!', '192.0.2.1', '*.cdn.example', ':443'];
+  kit.pool.reconfigure(poolSettings({ targets: [rule({ match })] }));
+  const name = 'www.shop.example';
+  expect(names()).toEqual([name, 'shop.example', name, '2001:db8::1', name, 'cdn.example']);
+});
+
+test('sites: an exit that two members have stays until the second leaves', () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000, { exitIp: 'x' })]);
+  kit.pool.addMembers('city', [drawn(kit, 2, 90_000, { exitIp: 'x' })]);
+  kit.pool.sites.of('shop.example');
+  const usable = () => kit.pool.sites.views()[0]?.usableExits;
+  const counts = [57_000, 30_000].map((ms) => {
+    const before = usable();
+    kit.clock.advance(ms);
+    return [before, usable()];
+  });
+  expect(counts).toEqual([
+    [1, 1],
+    [1, 0],
+  ]);
+});
+
+test('sites: a ban that changes nothing says nothing, and one that names another time is no new ban', () => {
+  const kit = openKit();
+  addMembers(kit, 1, 7_200_000);
+  const [exit = ''] = exits(kit);
+  ban(kit, exit);
+  void kit.pool.acquire(request({}, { ...AT_SHOP, waitMs: 15_000 }));
+  const rose = kit.events('demand.rose').length;
+  ban(kit, exit);
+  expect(kit.events('demand.rose')).toHaveLength(rose);
+  ban(kit, exit, { forMs: 5_000 });
+  expect([kit.events('site.banned').length, kit.pool.sites.views()[0]?.bans]).toEqual([1, 1]);
+  kit.clock.advance(5_000);
+  ban(kit, exit);
+  expect(
+    kit.events('site.banned').map(({ forMs }) => forMs),
+    'the named time is not doubled',
+  ).toEqual([600_000, 1_200_000]);
+});
+
+test('sites: the ban of a user who reports again stays that of this user, and of another one is over at its end', () => {
+  const kit = openKit({ targets: [rule({ spacing: 0 })] });
+  addMembers(kit, 1, 7_200_000);
+  const report = (user: string, forMs: number) =>
+    kit.pool.banExit({ host: 'shop.example', exit: exits(kit)[0] ?? '', evidence: 'report', user, forMs });
+  report('ann', 5_000);
+  report('ann', 10_000);
+  expect(use(kit, {}, AT_SHOP).member).toBeDefined();
+  kit.clock.advance(10_000);
+  report('bob', 10_000);
+  expect(use(kit, {}, AT_SHOP).member).toBeDefined();
+  report('ann', 10_000);
+  expect(refusal(kit, {}, AT_SHOP).code).toBe('pool-empty');
+});
+
+test('sites: draws count for the source that made them', () => {
+  const kit = openKit({ targets: [rule({ drawsForBans: 2 })] });
+  const site = kit.pool.sites.of('shop.example');
+  const now = kit.clock.monotonic();
+  const { part } = kit.pool.parts.members.index;
+  for (const source of ['city', 'city', 'town']) site.drew(source, now);
+  const left = (laterMs: number) =>
+    ['city', 'town', 'new'].map((source) => site.drawsLeft(source, part, now + laterMs));
+  expect([left(0), left(3_599_999), left(3_600_000)]).toEqual([
+    [0, 1, 2],
+    [0, 1, 2],
+    [2, 2, 2],
+  ]);
+});
+
+test('sites: a member notices that its pair was forgotten', () => {
+  const kit = openKit();
+  addMembers(kit, 1, 7_200_000);
+  use(kit, {}, AT_SHOP);
+  const site = kit.pool.sites.of('shop.example');
+  const prunedAfter = (ms: number) => {
+    kit.clock.advance(ms);
+    site.prune(kit.clock.monotonic());
+    return site.pairs.size;
+  };
+  expect([prunedAfter(600_000), prunedAfter(1)]).toEqual([1, 0]);
+  use(kit, {}, AT_SHOP);
+  expect([...site.pairs.values()]).toMatchObject([{ uses: 1 }]);
+});
+
+test('sites: each member says which sites have banned its exit, after a restart, too', () => {
+  const before = openKit();
+  addMembers(before, 2);
+  const [one = ''] = exits(before);
+  const hosts = ['a.example', 'b.example'];
+  for (const host of hosts) before.pool.banExit({ host, exit: one, evidence: 'report' });
+  before.pool.banExit({ host: 'c.example', exit: one, evidence: 'report', user: 'ann' });
+  const bannedBy = (kit: PoolKit) => kit.pool.members().map((member) => member.bannedBy);
+  expect(bannedBy(before)).toEqual([hosts, []]);
+  const after = openKit();
+  after.pool.restore(before.pool.snapshot(), 10_000);
+  expect(bannedBy(after)).toEqual([hosts, []]);
+  after.pool.evict(after.pool.members()[1]?.id ?? '');
+  refusal(after, {}, { targetHost: 'a.example' });
+  expect(after.pool.sites.withoutExit()).toEqual([]);
+  after.clock.advance(10_000);
+  refusal(after, {}, { targetHost: 'a.example' });
+  expect(after.pool.sites.withoutExit(), 'by a ban of the last run').toEqual(['a.example']);
+});
+
+test('sites: one without an exit was wanted in the last minute and not served for ten seconds', () => {
+  const kit = openKit();
+  addMembers(kit, 2, 7_200_000);
+  for (const exit of exits(kit)) ban(kit, exit, { forMs: 3_600_000 });
+  const named = (ms: number) => {
+    kit.clock.advance(ms);
+    return kit.pool.sites.withoutExit();
+  };
+  refusal(kit, {}, AT_SHOP);
+  expect([named(9_999), named(1), named(50_000), named(1)]).toEqual([
+    [],
+    ['shop.example'],
+    ['shop.example'],
+    [],
+  ]);
+  refusal(kit, {}, AT_SHOP);
+  kit.pool.unbanExit('shop.example', exits(kit)[0] ?? '');
+  expect(named(0), 'one exit is free').toEqual([]);
+});
+
+test('sites: the page shows the hundred busiest', () => {
+  const kit = openKit();
+  for (let number = 0; number < 101; number += 1) kit.pool.sites.of(`s${number}.example`);
+  expect(kit.pool.sites.views()).toHaveLength(100);
+});
+
+test('sites: at a fraction of a millisecond, no session takes its last use for a ban', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  kit.clock.advance(0.6);
+  const { member } = use(kit, { session: 's' });
+  expect(use(kit, { session: 's' }).member).toBe(member);
+  expect(kit.events('session.moved')).toEqual([]);
+});
+
+test('sites: another exit than the last is picked, although a client waits for the same site', () => {
+  const kit = openKit();
+  for (const [number, exitIp] of ['a', 'a', 'b'].entries())
+    kit.pool.addMembers('city', [drawn(kit, number, 180_000, { exitIp })]);
+  void kit.pool.acquire(request({ minLifeMs: 180_001 }, { ...AT_SHOP, waitMs: 15_000 }));
+  expect([use(kit, {}, AT_SHOP).exit, use(kit, {}, AT_SHOP).exit]).toEqual(['a', 'b']);
 });

@@ -225,6 +225,7 @@ test('snapshot: restoring twice adds nothing', () => {
   after.pool.restore(saved(before), 0);
   restoreSessions(after, before, 0);
   expect([after.pool.members().length, after.pool.parts.sessions.byName.size]).toEqual([3, 1]);
+  expect(after.pool.countsOf('city')).toMatchObject({ ready: 3 });
 });
 
 test('snapshot: a new session gets no member of a restored session', () => {
@@ -271,6 +272,7 @@ test.each([
   { id: '' },
   { latencyMs: -1 },
   { health: { inRow: -1, halves: 0, rests: 0 } },
+  { rest: { untilAt: 0, fault: ['member-silent'] } },
 ])('snapshot: a member with %j makes it invalid', (changes) => {
   const before = openKit();
   addMembers(before, 1);
@@ -289,6 +291,7 @@ test('snapshot: contains no member with a password, and no user name of one that
   const { members, remembered } = saved(kit);
   expect([members.length, remembered.length]).toEqual([1, 1]);
   expect(JSON.stringify(saved(kit))).not.toMatch(/customer-7|pa55word/);
+  expect(remembered[0]?.key).toMatch(/^city http 203\.0\.0\.\d 8000( [0-9a-f]{16})?$/);
 });
 
 test('snapshot: user names of one address are different members', () => {
@@ -302,4 +305,55 @@ test('snapshot: user names of one address are different members', () => {
   expect(added).toEqual({ joined: 2, renewed: 1, rejected: 0 });
   const logins = [acquire(kit), acquire(kit)].map(({ login }) => login?.username);
   expect(logins.toSorted()).toEqual(['exit-1', 'exit-2']);
+});
+
+test('snapshot: of a damaged one, each member and each id is restored once, and an unproven one does not rest', () => {
+  const before = openKit();
+  addMembers(before, 2);
+  fail(before, acquire(before));
+  const snapshot = saved(before);
+  const [one, two] = snapshot.members;
+  if (one === undefined || two === undefined) throw new Error('no members');
+  const after = openKit();
+  const members = [{ ...one, unproven: true }, { ...two, id: one.id }, { ...one, id: 'again' }, two];
+  after.pool.restore({ ...snapshot, members }, 0);
+  expect(after.pool.members()).toMatchObject([
+    { id: one.id, state: 'joining' },
+    { id: two.id, state: 'ready' },
+  ]);
+});
+
+test('snapshot: a restored quarantine counts as one, and a ban that has ended since is forgotten', () => {
+  const before = openKit();
+  addMembers(before, 2, 7_200_000);
+  fail(before, acquire(before));
+  const [, two] = before.pool.members();
+  before.pool.banExit({ host: 'x.test', exit: two?.host ?? '', evidence: 'report' });
+  const banned = (laterMs: number) => {
+    const after = openKit();
+    after.pool.restore(saved(before), laterMs);
+    after.pool.banExit({ host: 'x.test', exit: two?.host ?? '', evidence: 'report' });
+    return after.events('site.banned').map(({ forMs }) => forMs);
+  };
+  expect([banned(599_999), banned(600_000)]).toEqual([[], [600_000]]);
+  const after = restarted(before, 1_000);
+  const { usable, held } = after.pool.stockAt('city', after.clock.monotonic());
+  expect([usable, held]).toEqual([1, 2]);
+  after.pool.freezeEvictions(false);
+  expect([1, 2].map(() => use(after).member).sort()).toEqual(
+    before.pool
+      .members()
+      .map(({ id }) => id)
+      .sort(),
+  );
+});
+
+test('views: a session with an open tunnel is not idle, and members that another replica drew are not used here', () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [drawn(kit, 1, 180_000, { drawnBy: 'other' })]);
+  acquire(kit, { session: 's' });
+  kit.clock.advance(5_000);
+  expect(kit.pool.sessions()).toMatchObject([{ idleSeconds: 0, expiresInSeconds: 600 }]);
+  use(kit);
+  expect(kit.pool.countsOf('city')).toMatchObject({ used: 0, openTunnels: 1, size: 5, blocked: null });
 });
