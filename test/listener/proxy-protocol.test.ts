@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { parseProxyHeader, readProxyHeader } from '../../src/listener/proxy-protocol.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 import { until } from '../support/until.ts';
-import { socketPair } from './socket-pair.ts';
+import { type SocketPair, socketPair } from './socket-pair.ts';
 
 const SIGNATURE = '0d0a0d0a000d0a515549540a';
 const v2 = (hex: string) => Buffer.from(SIGNATURE + hex, 'hex');
@@ -70,6 +70,73 @@ test.each([
   far.write(Buffer.concat([header, Buffer.from('rest')]));
   expect(await new Promise((resolve) => readProxyHeader(near, resolve))).toBe(true);
   expect([near.remoteAddress, String(near.read())]).toEqual([address, 'rest']);
+});
+
+test('proxy protocol: accepts what is just within its limits, and no more', () => {
+  const payload = (bytes: number) =>
+    Buffer.concat([v2(`2100${bytes.toString(16).padStart(4, '0')}`), Buffer.alloc(bytes)]);
+  const line = (bytes: number) => Buffer.from(`PROXY UNKNOWN ${'a'.repeat(bytes - 16)}\r\n`);
+  const tcp4 = (bytes: number) =>
+    Buffer.concat([v2(`2111${bytes.toString(16).padStart(4, '0')}`), Buffer.alloc(bytes)]);
+  const tcp6 = (bytes: number) =>
+    Buffer.concat([v2(`2121${bytes.toString(16).padStart(4, '0')}`), Buffer.alloc(bytes)]);
+  const port = (port: number) => Buffer.from(`PROXY TCP4 192.0.2.1 192.0.2.2 ${port} 1\r\n`);
+  const otherPort = (port: number) => Buffer.from(`PROXY TCP4 192.0.2.1 192.0.2.2 1 ${port}\r\n`);
+  for (const [header, valid, invalid] of [
+    [payload, 4_096, 4_097],
+    [line, 107, 108],
+    [tcp4, 12, 11],
+    [tcp6, 36, 35],
+    [port, 65_535, 65_536],
+    [otherPort, 65_535, 65_536],
+  ] as const) {
+    expect(parseProxyHeader(header(valid)), header.name).toMatchObject({ bytes: header(valid).length });
+    expect(parseProxyHeader(header(invalid)), header.name).toBe('invalid');
+  }
+  const unfinished = Buffer.from(`PROXY UNKNOWN ${'a'.repeat(92)}`);
+  expect([unfinished.length, parseProxyHeader(unfinished)]).toEqual([106, undefined]);
+});
+
+test.each(['00000000', '11000000', '22000000', '2f000000', '30000000'])(
+  'proxy protocol: refuses version and command of %s',
+  (head) => {
+    expect(parseProxyHeader(v2(head))).toBe('invalid');
+  },
+);
+
+test('proxy protocol: both addresses have the family of the line', () => {
+  for (const line of [
+    'TCP4 192.0.2.1 2001:db8::1',
+    'TCP6 2001:db8::1 192.0.2.1',
+    'TCP6 192.0.2.1 2001:db8::1',
+  ])
+    expect(parseProxyHeader(Buffer.from(`PROXY ${line} 1 2\r\n`)), line).toBe('invalid');
+});
+
+test.each<[string, (pair: SocketPair) => void, boolean]>([
+  ['a header', ({ far }) => far.write(TCP4), true],
+  [
+    'a header in two parts',
+    ({ far }) => far.write(TCP4.subarray(0, 5), () => far.write(TCP4.subarray(5))),
+    true,
+  ],
+  ['other bytes', ({ far }) => far.write('GET / HTTP/1.1\r\n'), false],
+  ['an end', ({ far }) => far.end(), false],
+  ['an end after half a header', ({ far }) => far.end(TCP4.subarray(0, 5)), false],
+  ['a reset', ({ far }) => far.resetAndDestroy(), false],
+])('proxy protocol: %s is reported once, and leaves no listener', async (_what, send, expected) => {
+  const pair = await socketPair();
+  const events = ['readable', 'close', 'end'];
+  const before = events.map((name) => pair.near.listenerCount(name));
+  const reported: boolean[] = [];
+  readProxyHeader(pair.near, (valid) => reported.push(valid));
+  send(pair);
+  await until('the report', () => reported.length > 0);
+  pair.far.destroy();
+  pair.near.resume().destroy();
+  await until('the close', () => pair.near.closed);
+  expect(reported).toEqual([expected]);
+  expect(events.map((name) => pair.near.listenerCount(name))).toEqual(before);
 });
 
 test('proxy protocol: bytes never throw, and a header is never longer than the bytes', () => {

@@ -5,6 +5,7 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
 import { BodyReader } from '../../../src/listener/http/body.ts';
+import type { Framing } from '../../../src/listener/http/header-fields.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient, untilStill } from '../harness.ts';
@@ -80,4 +81,41 @@ test('one-byte chunks: the data of a read is one buffer, and holds no more memor
   expect(data.buffer.byteLength).toBeLessThan(2 * data.length);
   expect(reader.decode(Buffer.from('b\r\n0\r\n\r\nnext')).toString()).toBe('b');
   expect([reader.complete, reader.rest.toString()]).toEqual([true, 'next']);
+});
+
+test.each<[string, Framing, string]>([
+  ['a length', { kind: 'length', bytes: 3 }, 'abc'],
+  ['chunks', { kind: 'chunked' }, '3\r\nabc\r\n0\r\n\r\n'],
+  ['trailers', { kind: 'chunked' }, '3\r\nabc\r\n0\r\nX-T: 1\r\n\r\n'],
+])(
+  'body: when nothing follows a body with %s, its reader holds no buffer of a read',
+  (_what, framing, text) => {
+    const rules = { maxTrailerBytes: 100, fieldSyntax: 'request', invalid } as const;
+    for (const [rest, isEmpty] of [
+      ['', true],
+      ['n', false],
+    ] as const) {
+      const reader = new BodyReader(framing, rules);
+      expect(reader.decode(Buffer.from(text + rest)).toString()).toBe('abc');
+      expect([reader.complete, reader.rest.toString(), reader.rest.buffer.byteLength === 0]).toEqual([
+        true,
+        rest,
+        isEmpty,
+      ]);
+    }
+  },
+);
+
+test('body: data that fills less than half of a long read is a buffer of its own', () => {
+  const rules = { maxTrailerBytes: 100, fieldSyntax: 'request', invalid } as const;
+  const decode = (data: number, padding: number) => {
+    const size = data.toString(16);
+    const read = Buffer.from(`${size};${'x'.repeat(padding)}\r\n${'d'.repeat(data)}`);
+    const decoded = new BodyReader({ kind: 'chunked' }, rules).decode(read);
+    expect(decoded.toString()).toBe('d'.repeat(data));
+    return { own: decoded.buffer !== read.buffer, bytes: read.length };
+  };
+  expect(decode(2_000, 4_000).own).toBe(true);
+  expect(decode(100, 1_000).own, 'a short read').toBe(false);
+  expect(decode(4_000, 100).own, 'more than half').toBe(false);
 });

@@ -236,6 +236,18 @@ test('response reader: accepts what is just within its limits, and no byte more'
   }
 });
 
+test('response reader: when nothing follows a head, it holds no buffer of a read', () => {
+  for (const [rest, isEmpty] of [
+    ['', true],
+    ['x', false],
+  ] as const) {
+    const reader = new ResponseReader('GET');
+    reader.push(bytes(`HTTP/1.1 200 OK\r\n\r\n${rest}`));
+    expect(reader.next()).toMatchObject({ kind: 'head' });
+    expect([reader.rest.toString(), reader.rest.buffer.byteLength === 0]).toEqual([rest, isEmpty]);
+  }
+});
+
 test('response reader: refuses another protocol at its first wrong byte', () => {
   for (const start of ['HTTQ', 'H ', 'HTTP/2', 'http/1.1 200', '220 '])
     expect(read(start), start).toBe('refused');

@@ -7,7 +7,8 @@ import { serveHttp } from '../../../src/listener/http/http-connection.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
-import { listen, listenerOptions, RawClient } from '../harness.ts';
+import { connectTo, listen, listenerOptions, RawClient } from '../harness.ts';
+import { echo } from '../origin.ts';
 import { record, socketPair } from '../socket-pair.ts';
 
 /** A client of HTTP, and noria's end of its connection, which the test corks to make replies wait. */
@@ -119,4 +120,23 @@ test('waiting replies: a client that asks for Connection: close gets no second t
   const { port } = await listen(directDialer(), {}, { users });
   const ask = 'CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n';
   expect(await (await RawClient.open(port)).send(ask).whole()).toContain('Connection: close\r\n');
+});
+
+test('waiting replies: a tunnel after other requests has no more listeners than one on a new connection', async () => {
+  const origin = await echo();
+  const counts: unknown[] = [];
+  for (const before of ['', REFUSED]) {
+    const { near, far, client } = await hold();
+    near.uncork();
+    if (before !== '') {
+      far.write(before);
+      await until('the first answer', () => answers(client.text) === 1);
+    }
+    far.write(`${connectTo(origin.port)}hello`);
+    await until('the echo', () => client.text.endsWith('\r\n\r\nhello'));
+    counts.push(
+      ['data', 'end', 'close', 'drain', 'error', 'readable'].map((name) => near.listenerCount(name)),
+    );
+  }
+  expect(counts[1]).toEqual(counts[0]);
 });

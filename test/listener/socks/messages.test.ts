@@ -271,6 +271,18 @@ test('socks messages: the result does not depend on how the bytes are split', ()
   expect(whole, 'some conversations are whole').toBeGreaterThan(50);
 });
 
+test('socks messages: when nothing follows a message, its reader holds no buffer of a read', () => {
+  for (const [rest, isEmpty] of [
+    ['', true],
+    ['x', false],
+  ] as const) {
+    const reader = new SocksReader(5);
+    reader.push(bytes(5, 1, 0, rest));
+    expect(reader.next('greeting')).toMatchObject({ kind: 'greeting' });
+    expect([reader.rest.toString(), reader.rest.buffer.byteLength === 0]).toEqual([rest, isEmpty]);
+  }
+});
+
 test('socks messages: no bytes throw', () => {
   const message = fc.constantFrom<SocksMessage['kind']>('greeting', 'credentials', 'request');
   fc.assert(
