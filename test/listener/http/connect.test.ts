@@ -345,3 +345,40 @@ test('CONNECT: also in two pieces, and after another request of its connection',
     await client.send('both ways').until('the echo', (text) => text.endsWith('\r\n\r\nboth ways'));
   }
 });
+
+test('CONNECT: one that has passed this noria is refused as a loop, and the marks of others are kept', async () => {
+  const [own, other] = ['0123456789abcdef', 'fedcba9876543210'].map((word) => `noria-${word}`);
+  const guard = { mark: own ?? '', ownAddresses: () => [] };
+  const dialer = directDialer();
+  const { port, events } = await listen(dialer, {}, { guard });
+  const via = (...marks: (string | undefined)[]) => marks.map((mark) => `Via: 1.1 ${mark}\r\n`).join('');
+  const client = (await RawClient.open(port)).send(CONNECT(via(other, own)));
+  expect(await client.whole()).toMatch(/^HTTP\/1\.1 502 [\s\S]*X-Noria-Error: proxy-loop\r\n/);
+  expect(events('client.refused')).toMatchObject([{ code: 'proxy-loop' }]);
+  for (const [fields, marks] of [
+    [via(other), [other]],
+    [via('squid'), undefined],
+    ['', undefined],
+  ] as const) {
+    const before = dialer.requests.length;
+    (await RawClient.open(port)).send(CONNECT(fields));
+    await until('the dial', () => dialer.requests.length === before + 1);
+    expect(dialer.requests.at(-1)?.marks).toEqual(marks);
+  }
+});
+
+test.each<[string, string, boolean]>([
+  ['a keep-alive of HTTP/1.1', CONNECT(), true],
+  ['Connection: close', CONNECT('Connection: close\r\n'), false],
+  ['HTTP/1.0', 'CONNECT a.example:443 HTTP/1.0\r\n\r\n', false],
+  ['early bytes', `${CONNECT()}x`, false],
+])('CONNECT: whether the connection stays open after a 407: %s', async (_what, request, isOpen) => {
+  const { port, events } = await listen(directDialer(), {}, { users });
+  const client = (await RawClient.open(port)).send(request);
+  const received = await client.until('the challenge', (text) => /\r\n\r\n.*\n$/s.test(text));
+  expect(received).toContain(`Connection: ${isOpen ? 'keep-alive' : 'close'}\r\n`);
+  if (!isOpen) await client.whole();
+  client.send(CONNECT(basic('ann:right'))).end();
+  await until('the end', () => events('connection.closed').length === 1);
+  expect(events('client.refused')).toHaveLength(1);
+});
