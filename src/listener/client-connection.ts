@@ -283,12 +283,10 @@ export class ClientConnection implements Listed {
     const { socket } = this;
     const destroy = () => void socket.destroy();
     this.#setTimeout(this.options.idleTimeoutMs, destroy);
-    socket.on('end', () => socket.destroySoon());
     socket.end(() => {
       if (!socket.destroyed) this.#setTimeout(CLOSE_TIMEOUT_MS, destroy);
     });
     socket.resume();
-    if (socket.readableEnded) socket.destroySoon();
   }
 
   drain(): void {

@@ -197,8 +197,7 @@ function parseHeaders(headers: readonly (readonly [string, string])[], given: Gi
     }
     if (seen.has(entry.key)) return problem(`key ${entry.key} is given twice in headers`);
     seen.add(entry.key);
-    if (!setOption(given, entry, name, value.trim()))
-      return invalidValue(entry, name, value.trim(), 'in a header');
+    if (!setOption(given, entry, name, value)) return invalidValue(entry, name, value, 'in a header');
   }
   return undefined;
 }

@@ -85,7 +85,7 @@ export class BodyReader {
   }
 
   /**
-   * @param bytes - not empty; modified: the data of several chunks is moved together. @throws the error that
+   * @param bytes - modified: the data of several chunks is moved together. @throws the error that
    * `invalid` creates.
    */
   decode(bytes: Buffer): Buffer {

@@ -205,9 +205,8 @@ export class HttpExchange {
     this.#over = true;
     this.#removeListeners();
     const { socket } = this.memberConnection;
-    socket.pause();
     const { rest } = this.#reader;
-    if (rest.length > 0) socket.unshift(rest);
+    socket.unshift(rest);
     this.bytesDown -= rest.length;
     this.#onEvent(this, { kind: 'switched', head });
   }

@@ -199,7 +199,7 @@ export class Forward {
     this.#refreshIdleTimeout();
     this.#connection.options.deadlines.clear(this.#muteTimeout);
     const phase = this.#phase;
-    if (this.#rivals.length === 0 || phase.name !== 'waiting') return;
+    if (phase.name !== 'waiting') return;
     const rivals = this.#rivals.splice(0);
     this.#phase = { name: 'waiting', exchange: winner };
     let isEarlier = phase.exchange !== winner;

@@ -206,7 +206,7 @@ class HttpConnection {
     if (this.#desk !== undefined)
       replyOfDesk({ ...head, path: deskPath(head.target) }, this.#desk, connection, response);
     else current.forward = this.#startForward(head, response);
-    if (!this.#over && !current.body.complete && rest.length > 0) this.#readBody(current, rest);
+    if (!this.#over && !current.body.complete) this.#readBody(current, rest);
   }
 
   /** @returns undefined if noria has answered the request itself. */
@@ -307,7 +307,6 @@ class HttpConnection {
   detach(): Buffer | undefined {
     const early = this.#received;
     this.#release();
-    this.connection.socket.pause();
     return early.length === 0 ? undefined : early;
   }
 
@@ -323,7 +322,6 @@ class HttpConnection {
   }
 
   #release(): void {
-    if (this.#over) return;
     this.#over = true;
     this.connection.options.deadlines.clear(this.#deadline);
     this.connection.options.deadlines.clear(this.#keepAliveDelay);
@@ -383,8 +381,7 @@ function serveConnect(head: RequestHead, received: Buffer, connection: ClientCon
   connection.beginRequest();
   const refuse = (refusal: Refusal): void => {
     // After a refused CONNECT, further bytes may be meant for the target, so they must not be parsed as a request.
-    const keepAlive =
-      refusal.code === 'auth-required' && head.keepAlive && received.length === 0 && !connection.draining;
+    const keepAlive = refusal.code === 'auth-required' && head.keepAlive && received.length === 0;
     const reply = formatReply(refusalReply(refusal, head.fields, connection.record), keepAlive);
     if (!keepAlive) connection.sendAndClose(reply);
     else {
