@@ -447,3 +447,21 @@ test('listener: a server without free descriptors reports it and goes on', async
   ]);
   await (await RawClient.open(port)).send('GET / HTTP/1.1\r\n\r\n').until('a response', whole);
 });
+
+test('listener: after stop, a listen that fails leaves no port open', async () => {
+  const first = await freePorts(2);
+  const { listener } = await listen(directDialer(), {
+    addresses: [
+      { kind: 'tcp', host: '127.0.0.1', port: first },
+      { kind: 'tcp', host: '127.0.0.1', port: first + 1 },
+    ],
+  });
+  listener.stop();
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(first + 1, '127.0.0.1', resolve));
+  expect((await failure(listener.listen())).code).toBe('listen-failed');
+  await expect(RawClient.open(first)).rejects.toThrow('ECONNREFUSED');
+  await new Promise((resolve) => taken.close(resolve));
+  await listener.listen();
+  expect(listener.addresses.map(({ port }) => port)).toEqual([first, first + 1]);
+});

@@ -163,7 +163,7 @@ describe('routing options: user name', () => {
 describe('routing options: X-Noria headers', () => {
   test('routing options: a header works like a key, with any of its names and in any letter case', () => {
     expect(read('', [['X-Noria-Session', 'abc']])).toEqual({ session: 'abc' });
-    expect(read('', [['x-noria-sessid', ' abc ']])).toEqual({ session: 'abc' });
+    expect(read('', [['x-noria-sessid', 'abc']])).toEqual({ session: 'abc' });
     expect(read('', [['X-NORIA-CITY', 'New York']])).toEqual({ location: 'New York' });
     expect(read('session-a', [['X-Noria-SessTime', '10']])).toEqual({ session: 'a', sessionTtlMs: 600_000 });
   });
@@ -200,6 +200,16 @@ describe('routing options: X-Noria headers', () => {
       ['Cookie', 'x-noria-session=a'],
     ] as const;
     expect(read('', others)).toEqual({});
+  });
+
+  test('routing options: an unknown key gets the nearest one as advice, and a long word none', () => {
+    const reason = (text: string, headers: readonly (readonly [string, string])[] = []) => {
+      const routing = readRoutingOptions(text, headers, context);
+      return routing instanceof NoriaError ? routing.context['reason'] : undefined;
+    };
+    expect(reason('sesion-a')).toMatch(/unknown key; did you mean session\? The keys are session, ttl/);
+    expect(reason('', [['X-Noria-Contry', 'x']])).toMatch(/unknown key; did you mean country\? The keys are/);
+    expect(reason('sessionsessionsessionsessionsessions-a')).toMatch(/unknown key; the keys are session, ttl/);
   });
 
   test('routing options: the rotate header accepts the usual words for yes and no', () => {

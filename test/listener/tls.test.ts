@@ -112,6 +112,16 @@ test('listener: absolute-form requests inside TLS keep their connection', async 
   }
 });
 
+test('listener: a refused client inside TLS gets its reply, and its connection closes when it ends', async () => {
+  const { port, listener, deadlines } = await listen(directDialer(), { tls: material('first') });
+  const { socket, received } = await openTls(port);
+  socket.write('CONNECT a.example HTTP/1.1\r\n\r\n');
+  await until('the refusal', () => received().startsWith('HTTP/1.1 400 '));
+  socket.end();
+  await until('the close', () => listener.connectionCount === 0);
+  expect(deadlines.size).toBe(0);
+});
+
 test('listener: a new certificate applies to new connections, and an invalid one changes nothing', async () => {
   const { port, listener } = await listen(directDialer(), { tls: material('first') });
   const before = await openTls(port);

@@ -242,20 +242,17 @@ test.each([
   },
 );
 
-test('forward: a request head has its time from its first byte, however its bytes trickle', async () => {
-  const clock = ManualClock.dayOld();
-  const { port, deadlines } = await listen(directDialer(), { clock, headerTimeoutMs: 10_000 });
-  const client = await RawClient.open(port);
-  let read = 0;
-  for (const byte of ['G', 'E', 'T']) {
-    client.send(byte);
-    read += 1;
-    await until('its deadline', () => deadlines.size === 2);
-    clock.advance(3_000);
-  }
-  expect([client.received, read]).toEqual(['', 3]);
-  clock.advance(1_100);
-  expect(await client.whole()).toMatch(/^HTTP\/1\.1 408 /);
+test.each([
+  ['whose body has come with it', 'Content-Length: 3\r\n\r\nabc'],
+  ['whose body is malformed', 'Transfer-Encoding: chunked\r\n\r\nzz\r\n'],
+  ['whose body is missing', 'Content-Length: 3\r\n\r\n'],
+])('forward: a refused request %s and that closes its connection gets one reply', async (_what, rest) => {
+  const { port, events, deadlines } = await listen(directDialer());
+  const client = (await RawClient.open(port)).send(`POST / HTTP/1.1\r\nConnection: close\r\n${rest}`);
+  expect((await client.whole()).match(/HTTP\/1\.1 \d/g)).toHaveLength(1);
+  client.end();
+  await until('the close', () => events('connection.closed').length === 1);
+  expect([events('client.refused').length, deadlines.size]).toEqual([1, 0]);
 });
 
 test.each([

@@ -276,9 +276,12 @@ test('forward: TCP keep-alive of a client connection is enabled after 30 s, not 
   const clock = ManualClock.dayOld();
   const { port, deadlines } = await listen(directDialer(), { deadlines: new Deadlines(clock, 5) });
   const client = await RawClient.open(port);
-  const probed: (number | undefined)[] = [];
-  const setKeepAlive = vi.spyOn(Socket.prototype, 'setKeepAlive').mockImplementation(function (this: Socket) {
-    probed.push(this.remotePort);
+  const probed: unknown[] = [];
+  const setKeepAlive = vi.spyOn(Socket.prototype, 'setKeepAlive').mockImplementation(function (
+    this: Socket,
+    ...args
+  ) {
+    probed.push([this.remotePort, ...args]);
     return this;
   });
   onTestFinished(() => setKeepAlive.mockRestore());
@@ -286,9 +289,9 @@ test('forward: TCP keep-alive of a client connection is enabled after 30 s, not 
   await client.until('the response', (text) => text.endsWith('hi'));
   const clientPort = client.socket.localPort;
   clock.advance(29_000);
-  expect(probed).not.toContain(clientPort);
+  expect(probed.flat()).not.toContain(clientPort);
   clock.advance(2_000);
-  expect(probed).toContain(clientPort);
+  expect(probed).toContainEqual([clientPort, true, 30_000]);
   client.end();
   await until('no deadline', () => deadlines.size === 0);
 });

@@ -63,6 +63,8 @@ describe('replies: headers and body of a refusal', () => {
       'noria; error=connection_refused; details="target-unreachable"',
     );
     expect(header(headers, 'X-Noria-Attempts')).toBe('2');
+    const other = refusalReply({ code: 'members-failed', targetRefused: true });
+    expect(header(other.headers, 'Proxy-Status')).not.toContain('connection_refused');
   });
 
   test('replies: attempts and tried members are named only if there are some', () => {

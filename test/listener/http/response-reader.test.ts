@@ -248,6 +248,12 @@ test('response reader: when nothing follows a head, it holds no buffer of a read
   }
 });
 
+test('response reader: an empty line is a malformed status line', () => {
+  const reader = new ResponseReader('GET');
+  reader.push(bytes('\r\n\r\n'));
+  expect(() => reader.next()).toThrow('the status line is malformed');
+});
+
 test('response reader: refuses another protocol at its first wrong byte', () => {
   for (const start of ['HTTQ', 'H ', 'HTTP/2', 'http/1.1 200', '220 '])
     expect(read(start), start).toBe('refused');

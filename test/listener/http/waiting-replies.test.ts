@@ -2,24 +2,24 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { EventBus } from '../../../src/core/events.ts';
 import { Secret } from '../../../src/core/secret.ts';
-import { ClientConnection } from '../../../src/listener/client-connection.ts';
+import { ClientConnection, type ListenerOptions } from '../../../src/listener/client-connection.ts';
 import { serveHttp } from '../../../src/listener/http/http-connection.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { connectTo, listen, listenerOptions, RawClient } from '../harness.ts';
-import { echo } from '../origin.ts';
+import { rawOrigin } from '../origin.ts';
 import { record, socketPair } from '../socket-pair.ts';
 
 /** A client of HTTP, and noria's end of its connection, which the test corks to make replies wait. */
-async function hold() {
+async function hold(limits: Partial<ListenerOptions> = {}) {
   const clock = ManualClock.dayOld();
   const refused: string[] = [];
   const bus = new EventBus((_name, error) => {
     throw error;
   });
   bus.on('client.refused', ({ detail }) => refused.push(detail));
-  const options = listenerOptions(directDialer(), { clock, bus });
+  const options = listenerOptions(directDialer(), { clock, bus, ...limits });
   const { near, far } = await socketPair();
   const connection = new ClientConnection(near, 8888, options);
   near.cork();
@@ -122,21 +122,55 @@ test('waiting replies: a client that asks for Connection: close gets no second t
   expect(await (await RawClient.open(port)).send(ask).whole()).toContain('Connection: close\r\n');
 });
 
-test('waiting replies: a tunnel after other requests has no more listeners than one on a new connection', async () => {
-  const origin = await echo();
+test('waiting replies: a tunnel has no listener of the requests before it', async () => {
+  const origin = await rawOrigin((socket) => {
+    socket.on('data', (chunk: Buffer) => {
+      const isUpgrade = chunk.includes('websocket');
+      socket.write(isUpgrade ? 'HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\nhello' : chunk);
+    });
+  });
+  const connect = `${connectTo(origin.port)}hello`;
+  const upgrade = `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
   const counts: unknown[] = [];
-  for (const before of ['', REFUSED]) {
+  for (const requests of [[connect], [REFUSED, connect], [upgrade], [REFUSED, upgrade]]) {
     const { near, far, client } = await hold();
     near.uncork();
-    if (before !== '') {
-      far.write(before);
-      await until('the first answer', () => answers(client.text) === 1);
+    for (const request of requests) {
+      far.write(request);
+      await until('an answer', () =>
+        request === REFUSED ? answers(client.text) === 1 : client.text.endsWith('hello'),
+      );
     }
-    far.write(`${connectTo(origin.port)}hello`);
-    await until('the echo', () => client.text.endsWith('\r\n\r\nhello'));
-    counts.push(
-      ['data', 'end', 'close', 'drain', 'error', 'readable'].map((name) => near.listenerCount(name)),
-    );
+    const names = ['data', 'end', 'close', 'drain', 'error', 'readable'];
+    counts.push(names.map((name) => near.listenerCount(name)));
   }
-  expect(counts[1]).toEqual(counts[0]);
+  expect(counts).toEqual([counts[0], counts[0], counts[0], counts[0]]);
+});
+
+test('waiting replies: a request head has its time from its first byte, however its bytes trickle', async () => {
+  const { near, far, client, clock } = await hold({ headerTimeoutMs: 10_000, handshakeTimeoutMs: 4_000 });
+  near.uncork();
+  for (const [nth, byte] of [...'GET'].entries()) {
+    far.write(byte);
+    await until('it was read', () => near.bytesRead === nth + 1);
+    await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(3_300);
+    expect(client.text).toBe('');
+  }
+  clock.advance(200);
+  await until('the end', () => client.ended);
+  expect(client.text).toMatch(/^HTTP\/1\.1 408 /);
+});
+
+test('waiting replies: a slow request head that is complete in time is served', async () => {
+  const { near, far, client, clock } = await hold({ headerTimeoutMs: 10_000, handshakeTimeoutMs: 4_000 });
+  near.uncork();
+  far.write(REFUSED.slice(0, 9));
+  await until('it was read', () => near.bytesRead === 9);
+  await new Promise((resolve) => setImmediate(resolve));
+  clock.advance(9_000);
+  far.write(REFUSED.slice(9));
+  await until('the answer', () => answers(client.text) === 1);
+  clock.advance(9_000);
+  expect(near.destroyed).toBe(false);
 });
