@@ -209,7 +209,9 @@ describe('routing options: X-Noria headers', () => {
     };
     expect(reason('sesion-a')).toMatch(/unknown key; did you mean session\? The keys are session, ttl/);
     expect(reason('', [['X-Noria-Contry', 'x']])).toMatch(/unknown key; did you mean country\? The keys are/);
-    expect(reason('sessionsessionsessionsessionsessions-a')).toMatch(/unknown key; the keys are session, ttl/);
+    expect(reason('sessionsessionsessionsessionsessions-a')).toMatch(
+      /unknown key; the keys are session, ttl/,
+    );
   });
 
   test('routing options: the rotate header accepts the usual words for yes and no', () => {
