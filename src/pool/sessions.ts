@@ -233,7 +233,7 @@ export class Sessions {
     if (from === undefined) {
       for (const observer of this.observers) observer.sessionBound(session, reason);
       this.#bus.emit('session.bound', { session: session.name, member });
-    } else if (from !== member) {
+    } else {
       for (const observer of this.observers) observer.sessionMoved(session, reason, from);
       this.#bus.emit('session.moved', { session: session.name, from, to: member, reason });
     }

@@ -133,3 +133,10 @@ test('candidates: an assignment takes a member of the first source that can serv
   kit.pool.addMembers('city', [drawn(kit, 2)]);
   expect(assign('b')).toBe('city');
 });
+
+test('candidates: for each filter a client may wait, also for more than lists are kept', () => {
+  const { index, find } = openIndex();
+  for (let number = 0; number < MAX_LISTS + 9; number += 1)
+    find({ location: `east ${number}` }, 0).waitingCount = 1;
+  expect(index.lists.size).toBe(MAX_LISTS + 10);
+});

@@ -549,18 +549,20 @@ test('demand: a draw counts against the bans once for each member that joined fo
 
 test('demand: a ban that now ends soon takes the need of a draw back', () => {
   const kit = openKit();
-  addMembers(kit, 1);
-  const ban = (forMs: number) =>
-    kit.pool.banExit({ host: 'example.com', exit: '203.0.0.1', evidence: 'report', forMs });
+  addMembers(kit, 2);
+  const ban = (forMs: number) => {
+    for (const { host } of kit.pool.members())
+      kit.pool.banExit({ host: 'example.com', exit: host, evidence: 'report', forMs });
+  };
   ban(60_000);
-  for (let client = 0; client < 2; client += 1) wait(kit);
+  for (let client = 0; client < 3; client += 1) wait(kit);
   void kit.pool.acquire(request({}, { waitMs: 15_000, targetHost: 'other.example', avoid: [] }));
   const waiting = () => kit.pool.demand('city').waiting;
-  expect(waiting()).toBe(2);
+  expect(waiting()).toBe(3);
   ban(1_000);
   expect(waiting()).toBe(0);
   ban(60_000);
-  expect(waiting()).toBe(2);
+  expect(waiting()).toBe(3);
 });
 
 test('demand: a client that waits for the rate of its site asks for nothing', () => {

@@ -456,3 +456,39 @@ test('evidence: an accepted attempt clears refused ones', () => {
   suspect(kit, [], { host: 'two.test', client: 'b' });
   expect(stateOf(kit, id)).toBe('ready');
 });
+
+test('evidence: a member that fails for a client alone is probed at the limit, and the probe decides', () => {
+  const kit = openKit({ health: { maxFailures: 2, quarantineMs: 1_000 } });
+  addMembers(kit, 1, 3_600_000);
+  const [id = ''] = idsOf(kit);
+  const suspected: string[] = [];
+  kit.pool.parts.observers.push({
+    ...({} as (typeof kit.pool.parts.observers)[number]),
+    ...{ memberUsed: () => {}, memberQuarantined: () => {}, memberLeft: () => {} },
+    memberSuspected: (member) => suspected.push(member.id),
+  });
+  suspect(kit, [], { host: 'one.test' });
+  kit.clock.advance(1_000);
+  expect([suspected, kit.pool.acquireForProbe(9)]).toEqual([[], []]);
+  suspect(kit, [], { host: 'two.test' });
+  expect([suspected, stateOf(kit, id)]).toEqual([[id], 'quarantined']);
+  const [probe] = kit.pool.acquireForProbe(9);
+  expect(probe).toMatchObject({ member: id, isNew: false });
+  fail(kit, probe ?? acquire(kit));
+  expect(stateOf(kit, id)).toBe('left');
+});
+
+test('replicas: a quarantine that another one reports is replaced by a draw, unless it says otherwise', () => {
+  const counted = (replaced?: boolean) => {
+    const kit = openKit();
+    addMembers(kit, 2);
+    const { members } = kit.pool.parts;
+    const [member] = members.byId.values();
+    const now = kit.clock.monotonic();
+    if (member === undefined) throw new Error('no member');
+    members.quarantineUntil(member, { untilAt: now + 1_000, fault: 'member-silent', replaced }, now);
+    expect(kit.events('member.quarantined')).toMatchObject([{ forMs: 1_000, fault: 'member-silent' }]);
+    return kit.pool.stockAt('city', now).counted;
+  };
+  expect([counted(), counted(true), counted(false)]).toEqual([1, 1, 2]);
+});

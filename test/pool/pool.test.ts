@@ -1,4 +1,8 @@
 import { expect, test } from 'vitest';
+import { EventBus } from '../../src/core/events.ts';
+import { Pool } from '../../src/pool/pool.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+import { poolSettings } from '../support/pool-settings.ts';
 import {
   accept,
   acquire,
@@ -57,4 +61,27 @@ test('pool: a faulty member is quarantined, then tried by one client, then evict
   expect(refusal(kit).code).toBe('pool-empty');
   fail(kit, trial);
   expect(kit.events('member.left')).toMatchObject([{ reason: 'failed', fault: 'member-unreachable' }]);
+});
+
+test('pool: a closed pool no longer listens to events', () => {
+  const bus = new EventBus(() => {});
+  let listeners = 0;
+  const on: EventBus['on'] = (name, observer) => {
+    const listening = EventBus.prototype.on.call(bus, name, observer as never);
+    listeners += 1;
+    return {
+      [Symbol.dispose]: () => {
+        listeners -= 1;
+        listening[Symbol.dispose]();
+      },
+    };
+  };
+  Object.assign(bus, { on });
+  const pool = new Pool({
+    ...{ bus, clock: new ManualClock(), random: () => 0, forecasts: () => [] },
+    ...poolSettings(),
+  });
+  expect(listeners).toBeGreaterThan(0);
+  pool.close();
+  expect(listeners).toBe(0);
 });

@@ -90,6 +90,7 @@ test('session journal: a restored session counts for its client', () => {
 test('session journal: takeChanges returns no more changes than requested', () => {
   const { kit, journal } = openJournaled();
   for (const session of ['a', 'b', 'c']) use(kit, { session });
+  expect(journal.size).toBe(3);
   expect(journal.takeChanges(2)).toHaveLength(2);
   expect(journal.takeChanges(2)).toHaveLength(1);
   for (const session of ['a', 'b', 'c']) kit.pool.parts.sessions.forget(session);

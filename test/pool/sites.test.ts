@@ -940,3 +940,26 @@ test('sites: another exit than the last is picked, although a client waits for t
   void kit.pool.acquire(request({ minLifeMs: 180_001 }, { ...AT_SHOP, waitMs: 15_000 }));
   expect([use(kit, {}, AT_SHOP).exit, use(kit, {}, AT_SHOP).exit]).toEqual(['a', 'b']);
 });
+
+test('sites: of 300,000 pairs, those that no longer matter go first, then the sites used longest ago', () => {
+  const clock = ManualClock.dayOld();
+  const sites = new Sites(clock, new EventBus(() => {}), () => {});
+  const fill = (name: string, count: number, isBanned = false) => {
+    const site = sites.of(name);
+    const untilAt = isBanned ? clock.monotonic() + 86_400_000 : 0;
+    for (let exit = 0; exit < count; exit += 1) {
+      const member = { exit: `${exit}`, lastSite: undefined, lastPair: undefined };
+      const pair = sites.used(site, member, false, clock.monotonic());
+      pair.openLeases = 0;
+      pair.untilAt = untilAt;
+    }
+    clock.advance(601_000);
+    return [...sites.byName.values()].map(({ pairs }) => pairs.size);
+  };
+  expect(fill('banned.example', 100_000, true)).toEqual([100_000]);
+  expect(fill('old.example', 190_000)).toEqual([100_000, 190_000]);
+  expect(fill('third.example', 10_000, true)).toEqual([100_000, 190_000, 10_000]);
+  expect(fill('fourth.example', 1, true)).toEqual([100_000, 0, 10_000, 1]);
+  expect(fill('fifth.example', 189_999, true)).toEqual([100_000, 0, 10_000, 1, 189_999]);
+  expect(fill('sixth.example', 2, true), 'at most 270,000 stay').toEqual([0, 10_000, 1, 189_999, 2]);
+});
