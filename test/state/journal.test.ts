@@ -140,6 +140,34 @@ test('journal: closing gives each record the time of the last write', async () =
   expect(next.found.get('a')?.ageMs).toBe(5_000);
 });
 
+test('journal: changes during a write, more than one slice of them, are written after it', async () => {
+  const path = journalPath();
+  const opened = await openIn(path);
+  const { records, attach, clock, journal } = opened;
+  attach();
+  records.change('a', 1);
+  clock.advance(499);
+  expect(readdirSync(dirname(path)), 'it waits for more changes').toEqual([]);
+  clock.advance(1);
+  for (let number = 0; number < 1_200; number += 1) records.change(`key ${number}`, number);
+  expect(clock.armedCount, 'the write that runs starts the next one').toBe(0);
+  await save(opened, path, '["key 1199",');
+  expect(Object.keys(await foundIn(path))).toHaveLength(1_201);
+  await journal.close();
+  records.change('late', 1);
+  expect(clock.armedCount).toBe(0);
+});
+
+test('journal: a record from the future of another boot has the age 0', async () => {
+  const path = journalPath();
+  const clock = new ManualClock();
+  const at = { wallAt: clock.now() + 60_000, boot: 'boot 0', elapsedMs: 0 };
+  writeFileSync(path, `${JSON.stringify({ format: 1, at })}\n["a",1]\n`);
+  const { journal, warnings } = await openIn(path, clock);
+  expect(journal.found.get('a')).toEqual({ value: 1, ageMs: 0 });
+  expect(warnings).toEqual([]);
+});
+
 test('journal: what it found is not kept once the records are attached', async () => {
   const path = journalPath();
   const opened = await openIn(path);
