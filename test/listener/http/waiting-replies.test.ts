@@ -8,7 +8,7 @@ import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { connectTo, listen, listenerOptions, RawClient } from '../harness.ts';
-import { rawOrigin } from '../origin.ts';
+import { answering, rawOrigin } from '../origin.ts';
 import { record, socketPair } from '../socket-pair.ts';
 
 /** A client of HTTP, and noria's end of its connection, which the test corks to make replies wait. */
@@ -173,4 +173,55 @@ test('waiting replies: a slow request head that is complete in time is served', 
   await until('the answer', () => answers(client.text) === 1);
   clock.advance(9_000);
   expect(near.destroyed).toBe(false);
+});
+
+test.each([
+  ['a small answer', `Content-Length: 4096\r\n\r\n${'x'.repeat(4_096)}`, ['write']],
+  ['a larger answer', `Content-Length: 4097\r\n\r\n${'x'.repeat(4_097)}`, ['writev']],
+  ['an answer in chunks', 'Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n', ['writev']],
+  ['an answer without a body', 'Content-Length: 0\r\n\r\n', ['write']],
+])('waiting replies: %s is one write', async (_what, answer, expected) => {
+  const origin = await rawOrigin(answering(`HTTP/1.1 200 OK\r\n${answer}`));
+  const { near, far, client } = await hold();
+  near.uncork();
+  const writes: string[] = [];
+  const { _write: write, _writev: writev } = near;
+  near._write = (...args) => {
+    writes.push('write');
+    write.apply(near, args);
+  };
+  near._writev = (...args) => {
+    writes.push('writev');
+    writev?.apply(near, args);
+  };
+  far.write(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  const body = answer.slice(answer.indexOf('\r\n\r\n'));
+  await until('the answer', () => client.text.endsWith(body));
+  expect(writes).toEqual(expected);
+});
+
+test('waiting replies: a chunk for the target is one write', async () => {
+  const origin = await rawOrigin();
+  const dialer = directDialer();
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(
+    `PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`,
+  );
+  await until('the head', () => origin.seen[0]?.endsWith('\r\n\r\n') === true);
+  const [member] = dialer.sockets;
+  if (member === undefined) throw new Error('no member');
+  const writes: string[] = [];
+  const { _write: write, _writev: writev } = member;
+  member._write = (...args) => {
+    writes.push('write');
+    write.apply(member, args);
+  };
+  member._writev = (...args) => {
+    writes.push('writev');
+    writev?.apply(member, args);
+  };
+  client.send('2\r\nhi\r\n');
+  await until('the chunk', () => origin.seen[0]?.endsWith('2\r\nhi\r\n') === true);
+  expect(writes).toEqual(['writev']);
 });
