@@ -193,7 +193,7 @@ export class Relay {
     lendChunks(member, client);
     if (client.isPaused()) client.resume();
     if (member.isPaused()) member.resume();
-    if (clientEarly !== undefined && clientEarly.length > 0) this.#sendUp(clientEarly);
+    if (clientEarly !== undefined) this.#sendUp(clientEarly);
     if (memberEarly.length > 0) this.#sendDown(memberEarly);
     // Each of these events may have been emitted before its listener was added.
     if (client.readableEnded) this.#onClientEnd();

@@ -8,6 +8,13 @@ export const EQUIVALENT: readonly (readonly [
   why: string,
 ])[] = [
   [
+    'src/listener/client-connection.ts',
+    'if (socket.isPaused()) socket.resume();',
+    'socket.isPaused()',
+    'true',
+    'only calls: a flowing socket flows on',
+  ],
+  [
     'src/listener/http/body.ts',
     'if ((end < 0 ? all.length : end) > maxTrailerBytes) {',
     'end < 0',
@@ -27,6 +34,34 @@ export const EQUIVALENT: readonly (readonly [
     'current.body.complete',
     'true',
     'the end of the body replaces it, and nothing looks at it before',
+  ],
+  [
+    'src/listener/relay.ts',
+    'if (socket.isPaused()) socket.resume();',
+    'socket.isPaused()',
+    'true',
+    'only calls: a flowing socket flows on',
+  ],
+  [
+    'src/listener/relay.ts',
+    'if (client.isPaused()) client.resume();',
+    'client.isPaused()',
+    'true',
+    'only calls: a flowing socket flows on',
+  ],
+  [
+    'src/listener/relay.ts',
+    'if (member.isPaused()) member.resume();',
+    'member.isPaused()',
+    'true',
+    'only calls: a flowing socket flows on',
+  ],
+  [
+    'src/listener/relay.ts',
+    'relayTunnel(connection, result.connection, chunks',
+    'chunks.length > 1',
+    'chunks.length >= 1',
+    'only a copy',
   ],
   [
     'src/listener/routing-options.ts',
