@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { NO_HEDGE } from '../../support/noria.ts';
 import { until } from '../../support/until.ts';
-import { basic, getIp, openTunnel, startPair, untilStatus, workersOf } from './worker-pair.ts';
+import { basic, getIp, openTunnel, startPair, untilLost, untilStatus, workersOf } from './worker-pair.ts';
 
 const memberOf = (answer: string) => /^X-Noria-Member: (\S+)\r$/m.exec(answer)?.[1] ?? '';
 
@@ -61,7 +61,7 @@ test('workers: a replacement worker knows the sessions of the other workers', as
   const { noria, workers, target, connectToWorker, through } = await startPair();
   const member = await memberOn(await through(0), target, 'me-session-one');
   process.kill(workers[0], 'SIGKILL');
-  await untilStatus(noria, ({ workers }) => workers.running === 1);
+  await untilLost(noria);
   expect(noria.control.sessions(), 'the session outlives its worker').toMatchObject([{ id: 'one', member }]);
   await untilStatus(noria, ({ workers }) => workers.running === 2);
   const fresh = workersOf(process.pid).find((pid) => !workers.includes(pid)) ?? 0;

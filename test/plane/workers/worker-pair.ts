@@ -143,6 +143,12 @@ export async function startPair(more: Partial<NoriaOptions> = {}, clock?: Clock)
 export const lines = ({ lines }: Noria, message: string) =>
   lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === message);
 
+/** Until `count` workers were lost. That fewer run may be over before a busy machine looks. */
+export const untilLost = (noria: Noria, count = 1) =>
+  until('noria has lost the workers', () => lines(noria, LOST).length === count);
+
+export const LOST = 'worker lost with its connections; starting another';
+
 export async function untilStatus(
   { control }: Noria,
   holds: (status: ReturnType<Noria['control']['status']>) => boolean,

@@ -18,9 +18,11 @@ import {
   basic,
   connectTo,
   getIp,
+  LOST,
   lines,
   openTunnel,
   startPair,
+  untilLost,
   untilStatus,
   whileAlone,
   workersOf,
@@ -35,7 +37,7 @@ test('workers: a killed worker loses only its own tunnels, and is replaced', asy
   process.kill(workers[0], 'SIGKILL');
   await ended;
   expect(await getIp(staying)).toContain('200 OK');
-  await untilStatus(noria, ({ workers }) => workers.running === 1);
+  await untilLost(noria);
   await untilStatus(
     noria,
     ({ pool, listeners }) => pool.openTunnels === 1 && listeners[0]?.connections === 1,
@@ -46,7 +48,7 @@ test('workers: a killed worker loses only its own tunnels, and is replaced', asy
   expect(await openTunnel(again, target)).toMatch(/^HTTP\/1\.1 200 /);
 
   await untilStatus(noria, ({ workers }) => workers.running === 2);
-  expect(lines(noria, 'worker lost with its connections; starting another')).toMatchObject([
+  expect(lines(noria, LOST)).toMatchObject([
     { level: 50, pid: workers[0], how: 'killed by SIGKILL', connections: 1 },
   ]);
   let page = '';
@@ -60,14 +62,24 @@ test('workers: a killed worker loses only its own tunnels, and is replaced', asy
 });
 
 test('workers: noria is not ready while all workers are down', async () => {
-  const { noria, workers } = await startPair();
+  const held: (() => void)[] = [];
+  let isHeld = false;
+  const hold = (run: () => void) => {
+    held.push(run);
+    return { [Symbol.dispose]: () => {} };
+  };
+  const after: Clock['after'] = (ms, run) => (isHeld ? hold(run) : systemClock.after(ms, run));
+  const { noria, workers } = await startPair({}, { ...systemClock, after });
+  isHeld = true; // no worker starts, however long the answer takes
   for (const pid of workers) process.kill(pid, 'SIGKILL');
-  await untilStatus(noria, ({ workers }) => workers.running === 0);
+  await untilLost(noria, 2);
   const answer = await fetch(`${noria.admin}/readyz`);
   expect([answer.status, await answer.text()]).toEqual([
     503,
     expect.stringMatching(/^not serving: all workers are down; restarting/),
   ]);
+  isHeld = false;
+  for (const run of held) run();
   await untilStatus(noria, ({ ready }) => ready);
 });
 
@@ -78,7 +90,7 @@ test('workers: a replacement has the current configuration', async () => {
   expect(await noria.reload(testConfig({ ...options, listeners }))).toEqual([]);
   expect(await openTunnel(await through(0), target)).toMatch(/^HTTP\/1\.1 407 /);
   process.kill(workers[0], 'SIGKILL');
-  await untilStatus(noria, ({ workers }) => workers.running === 1);
+  await untilLost(noria);
   await untilStatus(noria, ({ workers }) => workers.running === 2);
   const fresh = workersOf(process.pid).find((pid) => !workers.includes(pid)) ?? 0;
   const socket = await connectToWorker(fresh, [workers[1], fresh]);
@@ -264,7 +276,7 @@ test('workers: closing lets open tunnels finish, then ends all workers', async (
   }
   await closing;
   expect(workersOf(process.pid).filter((pid) => workers.includes(pid))).toEqual([]);
-  expect(lines(noria, 'worker lost with its connections; starting another')).toEqual([]);
+  expect(lines(noria, LOST)).toEqual([]);
 });
 
 test('workers: a worker that hangs delays neither the close nor a reload in progress by more than a second', async () => {
