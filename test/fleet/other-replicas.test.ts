@@ -8,6 +8,7 @@ import {
   acquire,
   addMembers,
   close,
+  drawn,
   fail,
   openKit,
   type PoolKit,
@@ -310,4 +311,98 @@ test('other replicas: a use there is a success of the member here, and only of o
   const joining = kit.pool.members().find(({ host }) => host === '192.0.2.9')?.id ?? '';
   here.sharing.record('one', used(joining, 1));
   expect(of(joining)?.lastSuccessAt).toBeUndefined();
+});
+
+test('other replicas: a restored member says whether it was restored on another machine', () => {
+  const { kit, here, away, id } = openTwoGroups();
+  const quarantine = {
+    ...{ untilAt: kit.clock.monotonic() + 5_000, fault: 'member-unreachable' as const, replaced: undefined },
+    health: { inRow: 1, rests: 1 },
+  } as const;
+  const about = { source: 'city', member: id };
+  const restoredAs = (restore: () => void) => {
+    for (const { sharing } of [here, away])
+      sharing.apply([{ kind: 'member.quarantined', ...about, quarantine }]);
+    Object.assign(here.heard, { facts: [] });
+    Object.assign(away.heard, { facts: [] });
+    restore();
+    expect(stateOf(kit, id)).toBe('ready');
+    return [here, away].map(({ heard }) => heard.facts.filter(({ kind }) => kind === 'member.restored'));
+  };
+  const fact = { kind: 'member.restored', ...about } as const;
+  expect(
+    restoredAs(() => away.sharing.apply([fact])),
+    'there',
+  ).toEqual([[{ ...fact, elsewhere: true }], []]);
+  expect(
+    restoredAs(() => here.sharing.apply([fact])),
+    'on this machine',
+  ).toEqual([[], [fact]]);
+  kit.clock.advance(61_000);
+  const own = restoredAs(() => {
+    kit.clock.advance(5_001);
+    use(kit);
+  });
+  expect(own, 'in this process').toEqual([[fact], [fact]]);
+});
+
+test('other replicas: they hear of a member that has to be probed', () => {
+  const { kit, here, away, id } = openTwoGroups();
+  const suspected = { kind: 'member.suspected', source: 'city', member: id } as const;
+  away.sharing.apply([suspected]);
+  expect(kit.pool.parts.members.sources.get('city')?.suspected.size).toBe(1);
+  const member = kit.pool.parts.members.find(id);
+  if (member === undefined) throw new Error('no member');
+  for (const observer of kit.pool.parts.observers)
+    (observer as Partial<PoolSharing>).memberSuspected?.(member);
+  expect([here, away].map(({ heard }) => heard.facts.at(-1))).toEqual([suspected, suspected]);
+});
+
+test('other replicas: a session moves to the member of a lease only if its own member has failed', () => {
+  const { kit, here } = openTwoGroups();
+  kit.pool.addMembers('city', [drawn(kit, 5, 600_000)]);
+  const { member } = use(kit, SESSION);
+  const [other = ''] = kit.pool.members().flatMap(({ id }) => (id === member ? [] : [id]));
+  const { sharing } = here;
+  const session = kit.pool.parts.sessions.byName.get('s1');
+  if (session === undefined) throw new Error('no session');
+  expect(sharing.isUnconfirmed('s1'), 'it is new').toBe(true);
+  sharing.confirm({ ...sessionOf(kit), member });
+  expect(sharing.isUnconfirmed('s1'), 'all know it').toBe(false);
+  const moves = kit.events('session.moved').length;
+  sharing.failOver('unknown', other);
+  sharing.failOver('s1', other);
+  expect([session.member, sharing.isUnconfirmed('s1')], 'its member works').toEqual([member, false]);
+  session.memberFailed = true;
+  sharing.failOver('s1', member);
+  expect([kit.events('session.moved').length, sharing.isUnconfirmed('s1')]).toEqual([moves, false]);
+  sharing.failOver('s1', other);
+  expect([session.member, sharing.isUnconfirmed('s1')]).toEqual([other, true]);
+  expect(sharing.propose('s1')).toMatchObject({ session: { member: other }, from: member });
+  expect(sharing.isUnconfirmed('s1')).toBe(false);
+  sharing.confirm(sessionOf(kit));
+  session.memberFailed = true;
+  expect(session.member).toBeUndefined();
+  sharing.failOver('s1', member);
+  expect(session.member, 'one without a member gets its next one as usual').toBeUndefined();
+});
+
+const sessionOf = (kit: PoolKit) => {
+  const usedAt = kit.clock.monotonic();
+  return { name: 's1', owner: { user: '', address: '' }, ttlMs: TTL_MS, usedAt, uses: 0 };
+};
+
+test('other replicas: a session that is used there does not end here', () => {
+  const { kit, here } = openTwoGroups();
+  use(kit, SESSION);
+  const usedAt = kit.clock.monotonic() + 50_000;
+  kit.clock.advance(50_000);
+  here.sharing.record('one', {
+    ...emptyBeat,
+    sessions: [{ session: 's1', uses: 1, openLeases: 0, usedAt, ttlMs: TTL_MS }],
+  });
+  kit.clock.advance(59_000);
+  expect(namesOf(kit)).toEqual(['s1']);
+  kit.clock.advance(2_000);
+  expect(namesOf(kit)).toEqual([]);
 });

@@ -405,12 +405,16 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     });
     a.shared.publish([to('member02')]);
     await until('the other replica has heard of the move', () => membersAt(b).includes('member02'));
+    await until('it has its own fact', () => membersAt(a).length > 0);
+    const moves = membersAt(a).length;
     b.shared.publish([to('member03')]);
     await until('it has its own fact and the session of the state', () => {
       const seen = membersAt(b);
       return seen.includes('member03') && seen.at(-1) === 'member02';
     });
     expect(membersAt(a)).not.toContain('member03');
+    expect(membersAt(a), 'its own move once').toHaveLength(moves);
+    expect(membersAt(a).filter((member) => member === 'member02')).toHaveLength(1);
   });
 
   test(`${name}: after close, it ignores what the replica publishes`, async () => {

@@ -206,7 +206,6 @@ export class RedisSharedPool implements FleetPool {
   }
 
   async findSession(name: string): Promise<SharedSession | undefined> {
-    if (this.#isClosed) return undefined;
     const found = await this.#inTime(() => this.#sessions.hold([name]));
     return shiftMoments(found?.[0], this.#store.toLocalTime);
   }

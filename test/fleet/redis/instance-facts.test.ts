@@ -8,7 +8,7 @@ import { SessionStore } from '../../../src/fleet/redis/session-store.ts';
 import type { Fact, LoggedFact, SharedSession } from '../../../src/fleet/schemas.ts';
 import { until } from '../../support/until.ts';
 import { sharedMember, siteBan } from '../shared-pool-contract.ts';
-import { openAccess, STORE_AT } from './scripted-access.ts';
+import { openAccess, type ScriptName, STORE_AT, scriptIn } from './scripted-access.ts';
 import type { Answer } from './scripted-store.ts';
 import { instance } from './store-stage.ts';
 
@@ -21,27 +21,11 @@ const joined = (id: string, changes: object = {}): Fact => ({
   member: member(id, changes),
 });
 
-/** Scripts by a part of their text. */
-const SCRIPTS = {
-  publish: "'XADD', KEYS[2] .. ':log'",
-  begin: "'snapshot', 'pages', 'covers', 'number', 'version'",
-  page: "redis.call('HMGET', KEYS[2] .. ':pages', ARGV[5], ARGV[6])",
-  entries: "'XRANGE', KEYS[2]",
-  uses: "'HSCAN', KEYS[2]",
-  savePage: 'unpack(ARGV, 5))\nreturn answer()',
-  save: "'HKEYS', KEYS[2] .. ':pages'",
-  bind: "local found = redis.call('HMGET', key, 'text'",
-  end: 'tell(fields, ARGV[6], ARGV[7], version)',
-  hold: 'return answer(sessions)',
-  news: "'begun', '1'",
-} as const;
-type Name = keyof typeof SCRIPTS;
-
 /** @param answers - to the scripts of these names, with their arguments from ARGV[5]. */
 async function openLog(
-  answers: Partial<Record<Name, (args: readonly string[], keys: readonly string[]) => Answer>> = {},
+  answers: Partial<Record<ScriptName, (args: readonly string[], keys: readonly string[]) => Answer>> = {},
 ) {
-  const asked: (readonly [name: Name, args: readonly string[]])[] = [];
+  const asked: (readonly [name: ScriptName, args: readonly string[]])[] = [];
   let client: StoreClient | undefined;
   const opened = await openAccess({
     join: async (joining) => {
@@ -50,8 +34,7 @@ async function openLog(
     answer: ([command, text = '', count = '1', ...rest]) => {
       if (count === '1') return [];
       if (command === 'EVALSHA') return new Error('NOSCRIPT no');
-      const [name] = (Object.keys(SCRIPTS) as Name[]).filter((each) => text.includes(SCRIPTS[each]));
-      if (name === undefined) throw new Error(text);
+      const name = scriptIn(text);
       const [keys, args] = [rest.slice(1, Number(count)), rest.slice(Number(count) + 4)];
       asked.push([name, args]);
       return answers[name]?.(args, keys) ?? [];
@@ -61,7 +44,7 @@ async function openLog(
   const refuses = (host: string) => (host.startsWith('10.') ? 'private' : undefined);
   const onUnreadable = (where: string, why: string) => warned.push(`${where}: ${why}`);
   const log = new InstanceLog({ store: opened.access, replica: 'a', instance: CITY, refuses, onUnreadable });
-  const of = (name: Name) => asked.flatMap(([each, args]) => (each === name ? [args] : []));
+  const of = (name: ScriptName) => asked.flatMap(([each, args]) => (each === name ? [args] : []));
   const clientOf = (): StoreClient => client ?? expect.unreachable();
   return { ...opened, log, asked, warned, of, client: clientOf };
 }

@@ -47,3 +47,28 @@ export async function openAccess({ answer = () => [], ...options }: Opening = {}
   await access.connection.tried;
   return { clock, state, store, access, timings };
 }
+
+/** Scripts by a part of their text. */
+const SCRIPTS = {
+  beat: 'local name, process, record, clients',
+  leave: "redis.call('DEL', prefix .. ':moved:' .. ARGV[5])",
+
+  publish: "'XADD', KEYS[2] .. ':log'",
+  begin: "'snapshot', 'pages', 'covers', 'number', 'version'",
+  page: "redis.call('HMGET', KEYS[2] .. ':pages', ARGV[5], ARGV[6])",
+  entries: "'XRANGE', KEYS[2]",
+  uses: "'HSCAN', KEYS[2]",
+  savePage: 'unpack(ARGV, 5))\nreturn answer()',
+  save: "'HKEYS', KEYS[2] .. ':pages'",
+  bind: "local found = redis.call('HMGET', key, 'text'",
+  end: 'tell(fields, ARGV[6], ARGV[7], version)',
+  hold: 'return answer(sessions)',
+  news: "'begun', '1'",
+} as const;
+export type ScriptName = keyof typeof SCRIPTS;
+
+export function scriptIn(text: string): ScriptName {
+  const found = (Object.keys(SCRIPTS) as ScriptName[]).find((name) => text.includes(SCRIPTS[name]));
+  if (found === undefined) throw new Error(`no script has this text: ${text}`);
+  return found;
+}
