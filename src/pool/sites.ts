@@ -196,9 +196,11 @@ interface SiteMember {
 
 export function pairAt(site: Site, member: SiteMember): Pair | undefined {
   if (member.lastSite === site && member.lastPair?.isDeleted === false) return member.lastPair;
+  const pair = site.pairs.get(member.exit);
+  if (pair === undefined) return undefined;
   member.lastSite = site;
-  member.lastPair = site.pairs.get(member.exit);
-  return member.lastPair;
+  member.lastPair = pair;
+  return pair;
 }
 
 /** At most `now`: noria may use the member now, after its ban and its spacing. */

@@ -223,7 +223,7 @@ test('demand: sessions used in the last minute and open tunnels each need member
   for (const session of ['a', 'b', 'c']) use(kit, { session });
   kit.clock.advance(1_000);
   expect(kit.pool.demand('city').held).toBe(3);
-  kit.clock.advance(58_999);
+  kit.clock.advance(58_000);
   expect(kit.pool.demand('city').held).toBe(3);
   kit.clock.advance(1_000);
   expect(kit.pool.demand('city').held).toBe(0);

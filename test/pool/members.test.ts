@@ -286,35 +286,27 @@ test('evidence: a failure of a lease that began before the quarantine does not c
 });
 
 test('evidence: a draw replaces a member that failed by itself or for two clients, not for one', () => {
-  const counted = (prepare: (kit: PoolKit) => void) => {
+  const stockAfter = (...clients: string[]) => {
     const kit = openKit(PATIENT);
     addMembers(kit, 2, 3_600_000);
-    prepare(kit);
-    const now = kit.clock.monotonic();
-    const { usable, counted: filled, held } = kit.pool.stockAt('city', now);
-    const [quarantined] = kit.events('member.quarantined');
-    expect(quarantined, String(prepare)).toMatchObject({ forMs: 10_000 });
-    return [usable, filled, held];
-  };
-  const others = (kit: PoolKit) => idsOf(kit).slice(1);
-  expect(counted((kit) => fail(kit, acquire(kit)))).toEqual([1, 1, 2]);
-  const byOne = (kit: PoolKit) => suspect(kit, others(kit), { host: 'a.test' });
-  expect(counted(byOne)).toEqual([1, 2, 2]);
-  expect(
-    counted((kit) => {
-      byOne(kit);
+    const others = idsOf(kit).slice(1);
+    if (clients.length === 0) fail(kit, acquire(kit));
+    for (const [index, client] of clients.entries()) {
       kit.clock.advance(10_000);
-      kit.emitted.length = 0;
-      const first = kit.pool.members()[0]?.id;
-      suspect(kit, others(kit), { host: 'b.test', client: 'b' });
-      // the second quarantine in a row is twice as long
-      expect(kit.events('member.quarantined')).toMatchObject([{ member: first, forMs: 20_000 }]);
-      kit.emitted.splice(0, kit.emitted.length, {
-        name: 'member.quarantined',
-        event: { ...kit.events('member.quarantined')[0], forMs: 10_000 },
-      });
-    }),
-  ).toEqual([1, 1, 2]);
+      suspect(kit, others, { host: `host${index}.test`, client });
+    }
+    // each quarantine in a row is twice as long
+    expect(kit.events('member.quarantined').map(({ forMs }) => forMs)).toEqual(
+      [10_000, 20_000].slice(0, clients.length || 1),
+    );
+    const { usable, counted, held } = kit.pool.stockAt('city', kit.clock.monotonic());
+    return [usable, counted, held];
+  };
+  expect([stockAfter(), stockAfter('a'), stockAfter('a', 'b')]).toEqual([
+    [1, 1, 2],
+    [1, 2, 2],
+    [1, 1, 2],
+  ]);
 });
 
 test('evidence: an answer shows that cuts of one target are its own, an accepted attempt does not', () => {

@@ -279,6 +279,7 @@ test.each([
   [{ protocol: 'http' }, {}, { protocol: 'http' }, true],
   [{ protocol: 'http' }, {}, { protocol: 'socks5' }, false],
   [{ protocol: 'http' }, { protocol: 'socks5' }, { protocol: 'socks5' }, true],
+  [{ protocol: 'http' }, { protocol: 'socks5' }, { protocol: 'http' }, true],
   [{}, {}, { protocol: 'socks5' }, true],
   [{ maxLifetimeMs: 60_000 }, {}, { minLifeMs: 60_000 }, true],
   [{ maxLifetimeMs: 60_000 }, {}, { minLifeMs: 60_001 }, false],
@@ -382,4 +383,11 @@ test('waiting: a client that gives up does not count towards those that emit dem
     return emitted() - before;
   });
   expect(counts.slice(1)).toEqual([1, 1]);
+});
+
+test('life: of many members, the first 128 of a source say what is long', () => {
+  const kit = openKit();
+  for (let number = 0; number < 300; number += 1)
+    kit.pool.addMembers('city', [drawn(kit, number, number >= 60 && number < 128 ? 600_000 : 60_000)]);
+  expect(use(kit, { session: 's' }).member).toBe(idsOf(kit)[60]);
 });

@@ -667,6 +667,13 @@ export const EQUIVALENT: readonly (readonly [
   ],
   [
     'src/pool/sites.ts',
+    'if (pair === undefined) return undefined;',
+    'pair === undefined',
+    'false',
+    'only speed: the member forgets its pair at another site',
+  ],
+  [
+    'src/pool/sites.ts',
     'if (host === this.#lastHost &&',
     'host === this.#lastHost && this.#last !== undefined',
     'false',
