@@ -343,7 +343,7 @@ export class Attempt {
   ): void {
     const { elapsedMs: ms } = this;
     const { phase } = this;
-    if (phase === 'answer' && this.#mode === 'pipelined') this.memory.pipelining.failed(this.lease.member);
+    if (phase === 'answer') this.memory.pipelining.failed(this.lease.member);
     this.#end();
     this.#closeSocket();
     const known = { targetRefused: false, withheld: false, ...notes };

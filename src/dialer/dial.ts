@@ -58,7 +58,6 @@ export class Dial implements Dialing, Listed {
   #waitingSince = 0;
   #waitedMs = 0;
   #hedgeDeadline: Deadline | undefined;
-  #hedgeCharged = false;
 
   constructor(
     parts: DialParts,
@@ -302,21 +301,18 @@ export class Dial implements Dialing, Listed {
     const [first] = this.#running;
     if (first === undefined || this.#running.length > 1 || !this.#mayTryAnother()) return;
     // With a configured delay, hedges have no budget.
-    this.#hedgeCharged = this.#settings.hedgeAfter === 'auto' && hedgeBudget.spend();
-    if (this.#settings.hedgeAfter === 'auto' && !this.#hedgeCharged) return;
+    if (this.#settings.hedgeAfter === 'auto' && !hedgeBudget.spend()) return;
     const slow = first.memory.latency.profile?.slowMembers ?? NONE;
     this.#acquire(true, overdueAttempts.membersToAvoid(slow, this.#tried));
   }
 
   #refundHedge(): void {
-    if (this.#hedgeCharged) this.#parts.hedgeBudget.refund();
-    this.#hedgeCharged = false;
+    if (this.#settings.hedgeAfter === 'auto') this.#parts.hedgeBudget.refund();
   }
 
   /** `lost`: the first attempt succeeded, so the hedge is wasted. */
   #hedgeEnded(outcome: 'won' | 'lost' | 'failed'): void {
-    if (outcome === 'lost') this.#hedgeCharged = false;
-    else this.#refundHedge();
+    if (outcome !== 'lost') this.#refundHedge();
     this.#parts.bus.emit('hedge.ended', { outcome });
   }
 
@@ -463,7 +459,7 @@ export class Dial implements Dialing, Listed {
   }
 
   get #allRequireCredentials(): boolean {
-    return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
+    return this.#failures.every(({ fault }) => fault === 'member-auth');
   }
 
   get #allAtFrontProxy(): boolean {

@@ -43,7 +43,7 @@ export function memberHandshake(
   protocol: MemberProtocol,
   target: HostPort,
   login: PreparedLogin | undefined,
-  isPipelined = false,
+  isPipelined: boolean,
 ): Handshake {
   switch (protocol) {
     case 'http':
@@ -220,7 +220,7 @@ export class Socks5Handshake implements Handshake {
     for (;;) {
       const step = this.#read(all);
       if (typeof step !== 'string') {
-        this.#buffered = step.kind === 'more' ? all : NO_BYTES;
+        this.#buffered = all;
         return step;
       }
       all = all.subarray(SHORT_REPLY_BYTES);

@@ -319,7 +319,7 @@ export class Prober {
 
   /** Sends the first message of a client to the member's own address, through the member, and waits for any byte. */
   async #checkRelay({ protocol }: Lease, { socket, early }: RawConnection): Promise<ProbeOutcome> {
-    const { opening } = memberHandshake(protocol, NOWHERE, undefined);
+    const { opening } = memberHandshake(protocol, NOWHERE, undefined, false);
     socket.write(opening, 'latin1');
     const answer = await this.#read(socket, early, SIGN_OF_LIFE_TIMEOUT_MS, () => true);
     if (this.#closing.signal.aborted) return { kind: 'cancelled' };

@@ -61,13 +61,14 @@ test('connection: its member is at fault if the target answered another one, and
 });
 
 test('connection: silence while the target answers others is reported once, and its member is avoided', async () => {
-  const { end, avoided, bus, clock, open } = makeConnections();
+  const { end, avoided, bus, clock, open, pool } = makeConnections();
   const attempted: object[] = [];
   await end('b', { cut: false, answered: true });
   const connection = await open('a', { use: 'forward' });
   bus.on('dial.attempted', (event) => attempted.push(event));
   clock.advance(4_000);
   expect(connection.end({ cut: false, mute: true })).toBe('member-mute');
+  expect(pool.reports.at(-1)).toEqual({ lease: 2, kind: 'closed', cut: 'member-for-target', mute: true });
   expect(connection.end({ cut: false, mute: true })).toBeUndefined();
   expect(attempted).toEqual([
     {
@@ -211,4 +212,22 @@ test('connection: through CONNECT no answer is that of the member, and its crede
     false,
   );
   expect([connection.forwardMode, connection.proxyAuthorization]).toEqual(['direct', undefined]);
+});
+
+test('connection: a kept one outlives a reload, but not a change of the front proxy', async () => {
+  const { open, dialer } = makeConnections();
+  const settings = {
+    attempts: 3,
+    attemptTimeoutMs: 60_000,
+    hedgeAfter: 'off',
+    warm: 'off',
+    deadlineMs: 60_000,
+    waitForMemberMs: 0,
+    sources: new Map(),
+  } as const;
+  (await open('a', { use: 'forward' })).end({ cut: false, keep: true });
+  dialer.configure(settings);
+  expect(dialer.openCount).toBe(1);
+  dialer.configure({ ...settings, via: { protocol: 'http', host: '192.0.2.9', port: 3128 } });
+  expect(dialer.openCount).toBe(0);
 });

@@ -257,3 +257,16 @@ test('credentials: two refused names of one account are a fault of the source, u
     { active: true, reason: 'the gateway refused the credentials of 3 of 5 members' },
   ]);
 });
+
+test('credentials: two refused names of one account are enough, two members of other sources are not', () => {
+  for (const oneAccount of [true, false]) {
+    const { book } = makeBook({ auth: 'none', oneAccount });
+    for (const username of ['a', 'b']) {
+      book.refused(
+        username,
+        oneAccount ? book.firstFor({ username, password: new Secret('pw') }) : undefined,
+      );
+    }
+    expect(book.faulty).toBe(oneAccount);
+  }
+});

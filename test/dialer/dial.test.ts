@@ -63,6 +63,7 @@ test('dial: a member that requires credentials although others work without is t
   answer('asks', 407);
   expect(failureOf(await ended(result))).toMatchObject({ code: 'members-failed', attempts: 2 });
   expect(openedTo('asks')).toEqual([2]);
+  expect(pool.requests.some(({ hedge }) => hedge)).toBe(false);
   expect(pool.requests.slice(1).map(({ avoid, waitMs }) => [avoid, waitMs])).toEqual([
     [['open'], 60_000],
     [['open', 'asks'], 0],
@@ -385,5 +386,87 @@ test('dial: only failures that the target can cause show that it is unreachable'
     answer('b', 502);
     failureOf(await ended(result));
     expect(events.at(-1)).toBe(`b target-doubted answer ${blame} 0`);
+  }
+});
+
+test('dial: members that got no credentials are tried again, although the last one has refused them', async () => {
+  const { dial, answer, openedTo, opened } = makeScriptedDialer(['a', 'b', 'c'], {
+    ...withCity(),
+    attempts: 9,
+  });
+  const result = dial(TARGET);
+  for (const id of ['a', 'b', 'c', 'c']) answer(id, 407); // the third one that asks gets them
+  expect(openedTo('a', 'b', 'c')).toEqual([2, 1, 2]);
+  answer('a', 407);
+  answer('a', 200);
+  expect(connectionOf(await ended(result))).toMatchObject({ lease: { member: 'a' }, attempts: 4 });
+  expect(opened.at(-1)?.written).toContain(`Proxy-Authorization: Basic ${btoa('i:12345678')}`);
+});
+
+test('dial: a failure of this machine does not show that the network is up', async () => {
+  for (const [code, down] of [
+    ['EMFILE', [true]],
+    ['ECONNREFUSED', []],
+  ] as const) {
+    const { dial, close, clock, networkDown } = makeScriptedDialer(['a', 'b', 'c', 'x', 'd'], {
+      waitForMemberMs: 0,
+      attempts: 9,
+    });
+    clock.advance(1_000);
+    const result = dial(TARGET);
+    for (const id of ['a', 'b', 'c', 'x', 'd']) close(id, id === 'x' ? code : 'EHOSTUNREACH');
+    failureOf(await ended(result));
+    expect(networkDown).toEqual(down);
+  }
+});
+
+test.each(['won', 'failed', 'lost'] as const)(
+  'hedge: of those that are %s, only lost ones are limited',
+  async (outcome) => {
+    const { dial, clock, answer, close, pool, memberOf, events } = makeScriptedDialer([], {
+      hedgeAfter: 'auto',
+      attemptTimeoutMs: 4_000,
+    });
+    let hedges = 0;
+    for (let time = 0; time < 16; time += 1) {
+      pool.members = [memberOf('a'), memberOf('b')];
+      const before = pool.requests.length;
+      const result = dial(TARGET);
+      clock.advance(1_000);
+      if (pool.requests.length === before + 2) hedges += 1;
+      pool.members = [];
+      if (outcome === 'failed') close('b', 'ECONNREFUSED');
+      answer(outcome === 'won' ? 'b' : 'a', 200);
+      connectionOf(await ended(result)).end({ cut: false });
+      if (outcome !== 'failed') {
+        if (hedges === time + 1) close(outcome === 'won' ? 'a' : 'b', 'ECONNREFUSED');
+      }
+    }
+    expect(hedges).toBe(outcome === 'lost' ? 11 : 16);
+    expect(events.filter((event) => event === `hedge ${outcome}`)).toHaveLength(hedges);
+  },
+);
+
+test('dial: failures that the target can cause cost the client, also beside others', async () => {
+  for (const [other, costs] of [
+    [502, true],
+    ['ECONNREFUSED', false],
+  ] as const) {
+    const { dial, pool, memberOf, answer, close } = makeScriptedDialer([], {
+      waitForMemberMs: 0,
+      attempts: 9,
+    });
+    for (let time = 0; time < 130; time += 1) {
+      pool.members = [memberOf('a'), memberOf('b')];
+      const result = dial('dead.example:443', { routing: { client: 'ann' } });
+      close('a', 'ECONNREFUSED');
+      if (other === 502) answer('b', 502);
+      else close('b', other);
+      failureOf(await ended(result));
+    }
+    pool.requests.length = 0;
+    pool.members = [];
+    await ended(dial(TARGET, { routing: { client: 'ann' }, avoid: ['m0'] }));
+    expect(pool.requests).toHaveLength(costs ? 0 : 1);
   }
 });

@@ -230,3 +230,16 @@ test.each([
     expect(bans).toEqual(expected);
   },
 );
+
+test('evidence: one page counts once, however often it is 403, and not at all after it was 403 for another exit', () => {
+  const repeated = makeEvidence();
+  repeated.respond('b', 200, '/home');
+  for (const path of ['/1', '/1', '/2']) repeated.respond('a', 403, path);
+  expect(repeated.bans).toEqual(['a status']);
+  const shared = makeEvidence();
+  shared.respond('b', 200, '/home');
+  shared.respond('a', 403, '/1');
+  shared.respond('b', 403, '/1');
+  for (const path of ['/1', '/2']) shared.respond('a', 403, path);
+  expect(shared.bans).toEqual([]);
+});

@@ -452,3 +452,50 @@ test('read memory: the next copy overwrites the latest one, unless that is kept'
   memory.keepCopy();
   expect([String(copy('nop')), String(second)]).toEqual(['nop', 'xy']);
 });
+
+/** Sends the bytes while the tunnel is paused, so that it reads them at once. */
+async function readAtOnce(tunnel: Socket, member: Socket, bytes: number): Promise<void> {
+  tunnel.pause();
+  await new Promise((sent) => member.write(Buffer.alloc(bytes, 'x'), sent));
+  const read = tunnel.bytesRead + bytes;
+  tunnel.resume();
+  await until('the tunnel has read it', () => tunnel.bytesRead === read);
+}
+
+test.each([
+  ['a full read', SHARED_BYTES, 256 * KIB, 1],
+  ['a full read for a sink that takes more than a large buffer', SHARED_BYTES, 256 * KIB + 1, 0],
+  ['a small read', SHARED_BYTES - 1, 256 * KIB, 0],
+])(
+  'tunnel socket: after %s (%i bytes, high-water mark %i), %i large buffers',
+  async (_, bytes, writableHighWaterMark, count) => {
+    const memory = new ReadMemory();
+    const takeLarge = vi.spyOn(memory, 'takeLarge');
+    const tunnel = tunnelSocket(memory);
+    const { member } = await openPair(tunnel);
+    lendChunks(
+      tunnel,
+      Object.defineProperties(new Socket(), { writableHighWaterMark: { value: writableHighWaterMark } }),
+    );
+    tunnel.on('data', () => {});
+    await readAtOnce(tunnel, member, bytes);
+    expect(takeLarge).toHaveBeenCalledTimes(count);
+  },
+);
+
+test('tunnel socket: a chunk that fills the sink is lent, a smaller one gives the large buffer back', async () => {
+  const memory = new ReadMemory();
+  const giveBack = vi.spyOn(memory, 'giveBack');
+  const tunnel = tunnelSocket(memory);
+  const { member } = await openPair(tunnel);
+  lendChunks(tunnel, Object.defineProperties(new Socket(), { writableHighWaterMark: { value: 16 * KIB } }));
+  let length = 0;
+  tunnel.on('data', (chunk: Buffer) => {
+    length += chunk.length;
+  });
+  await readAtOnce(tunnel, member, SHARED_BYTES);
+  await readAtOnce(tunnel, member, 16 * KIB);
+  expect(giveBack).toHaveBeenCalledTimes(0);
+  await readAtOnce(tunnel, member, 16 * KIB - 1);
+  expect([giveBack.mock.calls.length, length]).toEqual([1, SHARED_BYTES + 32 * KIB - 1]);
+});

@@ -209,3 +209,21 @@ test('socks5 handshake: without a target it goes as far as it can, and waits for
   expect(early.request(target), 'the member has not answered yet').toBeUndefined();
   play(early, [['0500', `send ${request}`]]);
 });
+
+test('socks5 handshake: each reply may arrive byte by byte, also when noria waits for none of them', () => {
+  for (const isPipelined of [false, true]) {
+    const handshake = new Socks5Handshake(targetOf('192.0.2.7:80'), LOGIN, isPipelined);
+    const request = 'send 05010001c00002070050';
+    play(handshake, [
+      ['05', 'more'],
+      ['02', isPipelined ? 'more' : `send ${LOGIN_HEX}`],
+      ['01', 'more'],
+      ['00', isPipelined ? 'more' : request],
+      ['05', 'more'],
+      ['00', 'more'],
+      ['0001c0000207', 'more'],
+      ['00', 'more'],
+      ['50ff', 'accepted "ÿ"'],
+    ]);
+  }
+});

@@ -128,3 +128,17 @@ test('login: the same user name and the same password', () => {
   ).toEqual([true, true, false, false, false]);
   expect([isSameLogin(undefined, ann), isSameLogin(undefined, undefined)]).toEqual([false, true]);
 });
+
+test('latency: the order in which latencies were measured does not matter', () => {
+  const late = Array.from({ length: 21 }, (_, index) => ({
+    member: 'a',
+    ms: index === 10 ? 9_000 : 10,
+    at: 0,
+  }));
+  const rising = Array.from({ length: 21 }, (_, index) => ({
+    member: 'b',
+    ms: index < 10 ? 9_000 : 20,
+    at: 0,
+  }));
+  expect(profileOf([...rising, ...late], 0)).toEqual({ p95Ms: 10, slowMembers: [] });
+});

@@ -179,8 +179,11 @@ test('warm: only tunnels with the same routing options, or of one session, are a
   const streams: DialRequest['routing'][] = [
     {},
     { source: 'city' },
+    { source: 'town' },
     { protocol: 'http' },
+    { protocol: 'https' },
     { location: 'cn' },
+    { location: 'us' },
     { session: 'a' },
     { session: 'b' },
   ];
@@ -277,4 +280,24 @@ test('warm: a connection with another login than that of the lease is closed, an
   answer('a', 200);
   connectionOf(await ended(result));
   expect(opened.at(-1)?.written).toContain('Proxy-Authorization: Basic dTpwdw==');
+});
+
+test('warm: a second attempt of a dial is no further tunnel', async () => {
+  const { foresee, tunnel, dial, pool, memberOf, close, answer, openedTo } = makeWarm();
+  await tunnel('first');
+  foresee('a');
+  pool.members = [memberOf('dead'), memberOf('first')];
+  const result = dial(TARGET);
+  close('dead', 'ECONNREFUSED');
+  answer('first', 200, CONNECT_MS);
+  connectionOf(await ended(result)).end({ cut: false });
+  expect(openedTo('a')).toEqual([0]);
+  await tunnel('first');
+  expect(openedTo('a')).toEqual([1]);
+});
+
+test('warm: while it is off, the pool is not even asked', async () => {
+  const { warmUp, counts } = makeWarm({ warm: 'off' });
+  await warmUp();
+  expect(counts).toEqual([]);
 });
