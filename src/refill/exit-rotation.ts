@@ -79,19 +79,20 @@ export class ExitRotation {
   }
 
   #arm(): void {
-    if (this.#away !== undefined || this.#closing.signal.aborted || this.#dueAt.size === 0) return;
     this.#timer.disarm();
+    if (this.#away !== undefined || this.#closing.signal.aborted) return;
     this.#timer.armBy(Math.min(...this.#dueAt.values()));
   }
 
   #next(): void {
     const now = this.#context.clock.monotonic();
-    const [address, dueAt = Infinity] = [...this.#dueAt].sort(([, one], [, other]) => one - other)[0] ?? [];
-    const member = address === undefined ? undefined : this.#listed.get(address);
-    if (address === undefined || member === undefined || dueAt > now) {
-      this.#arm();
+    const dueAt = (address: string) => this.#dueAt.get(address) ?? Infinity;
+    const [next] = [...this.#listed].sort(([one], [other]) => dueAt(one) - dueAt(other));
+    if (next === undefined || dueAt(next[0]) > now) {
+      this.#arm(); // a timer may fire a moment too early
       return;
     }
+    const [address, member] = next;
     this.#away = address;
     this.#ended = this.#rotate(address, member).then(() => {
       this.#away = undefined;
@@ -126,7 +127,7 @@ export class ExitRotation {
     const place = paceOf(`rotate ${this.#key} ${address}`).enter(rule);
     try {
       for await (const waitMs of place.waits(signal)) {
-        this.#dueAt.set(address, clock.monotonic() + waitMs);
+        if (this.#listed.has(address)) this.#dueAt.set(address, clock.monotonic() + waitMs);
         return this.#problems.get(address);
       }
       const before = this.#exits.get(address) ?? member.exitIp ?? (await this.#exitOf(member));

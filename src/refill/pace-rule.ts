@@ -93,7 +93,7 @@ export function askTurn(
   const validMs = waitMs + PLACE_GRACE_MS;
   const { id, rule, process } = turn;
   const renewed = { id, intervalMs: rule.intervalMs, renewedAt: now, validMs, ...(process && { process }) };
-  const behind = current.queue.slice(ahead.length + (queued === undefined ? 0 : 1));
+  const behind = current.queue.slice(ahead.length + 1);
   return { newEntry: { ...current, queue: [...ahead, renewed, ...behind] }, result };
 }
 

@@ -180,8 +180,7 @@ export class Refiller {
 
   /** Wakes the sources with greater priority numbers than `name`: they draw only while `name` cannot serve. */
   #wakeLater(name: string): void {
-    const priority = this.#sources.get(name)?.options.priority;
-    if (priority === undefined) return;
+    const priority = this.#sources.get(name)?.options.priority ?? Infinity;
     for (const source of this.#sources.values()) if (source.options.priority > priority) source.wake();
   }
 

@@ -5,7 +5,7 @@ import { Secret } from '../../src/core/secret.ts';
 import type { UrlAccess } from '../../src/refill/options.ts';
 import { createPaceMemory } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { CountingPool, LIST_CALL, manualTimekeeper, openRig, pass, sourceOptions } from './rig.ts';
+import { CountingPool, LIST_CALL, manualTimekeeper, openRig, pass, settle, sourceOptions } from './rig.ts';
 
 const EVERY_MS = 10 * MINUTE_MS;
 const ROTATE = {
@@ -270,4 +270,35 @@ test('exit rotation: the exit that the list names is the one before, and members
   await pass(clock, EVERY_MS + 20_000);
   expect(added.at(-1)).toBe('203.0.113.2');
   expect(rig.status().reason).toBe('the list has 1 member');
+});
+
+/** Its timers for a rotation fire half a millisecond too early. */
+class EarlyClock extends ManualClock {
+  override after(ms: number, fn: () => void): Disposable {
+    return super.after(ms === EVERY_MS ? ms - 0.5 : ms, fn);
+  }
+}
+
+test('exit rotation: a timer that fires a moment too early rotates nothing before its time', async () => {
+  const clock = new EarlyClock();
+  const { modems, pool } = openModems({ clock });
+  modems.entries = listed(8_001);
+  await settle();
+  clock.advance(200);
+  await settle();
+  clock.advance(EVERY_MS - 0.5);
+  await settle();
+  expect([pool.drained, clock.armedMs]).toEqual([[], expect.arrayContaining([0.5])]);
+  clock.advance(0.5);
+  await settle();
+  expect(pool.drained).toEqual([8_001]);
+});
+
+test('exit rotation: of the members that are due, the one that has waited longest is next', async () => {
+  const { clock, modems, pool } = openModems();
+  modems.entries = listed(1, 2);
+  await pass(clock, EVERY_MS + 30_000);
+  modems.entries = listed(2, 3, 1);
+  await pass(clock, EVERY_MS + 60_000);
+  expect(pool.drained.slice(0, 4)).toEqual([1, 2, 1, 2]);
 });

@@ -92,6 +92,7 @@ test('draw spacing: of unproven members, a hundred must fail unused before draws
 
 test('source statistics: a snapshot restores them', () => {
   const statistics = fresh();
+  expect(statistics.snapshot()).not.toHaveProperty('learnedMost');
   statistics.drawn = 7;
   statistics.used = 1;
   statistics.unused = 1;

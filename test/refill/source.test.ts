@@ -918,3 +918,15 @@ test('source: after a change of its options, unusable proxies are warned of agai
   await pass(rig.clock, 30_000, 250);
   expect(rig.emitted('source.warned')).toHaveLength(2);
 });
+
+test('source: a failed draw is also repeated without demand after an earlier one has succeeded, without a warning', async () => {
+  const lost = new NoriaError('service-transport', 'refused the connection');
+  const rig = answering([code('10001'), lost, lost, lost]);
+  rig.pool.want('city', NO_CLIENT);
+  await pass(rig.clock, HOUR_MS, 10_000);
+  expect(rig.service.calls).toHaveLength(1);
+  rig.refiller.refill('city');
+  await pass(rig.clock, HOUR_MS, 2_000);
+  expect(rig.service.calls).toHaveLength(5);
+  expect(rig.emitted('source.warned')).toEqual([]);
+});

@@ -9,6 +9,7 @@ import type {
   LeaseReport,
   LeaseRequest,
 } from '../../../src/pool/lease.ts';
+import { advise } from '../../../src/refill/simulation/advice.ts';
 import { rateInHours, SimulatedClients, type SimulatedLoad } from '../../../src/refill/simulation/clients.ts';
 import {
   SimulatedService,
@@ -57,6 +58,8 @@ test('simulated service: a call takes its time, and its members begin to live wh
   const [{ host = '', port = 0 } = {}] = answer.entries;
   await clock.runUntil(55 + 260 + LIFE_MS - 1);
   expect(service.accepts(host, port)).toBe(true);
+  service.sweep();
+  expect([service.used, service.wasted]).toEqual([0, 0]);
   await clock.runUntil(55 + 260 + LIFE_MS);
   expect([service.accepts(host, port), service.member(host, port)]).toEqual([false, undefined]);
   expect([service.used, service.wasted]).toEqual([0, 0]);
@@ -167,7 +170,9 @@ function openClients(
   const bus = new EventBus((_, error) => {
     throw error;
   });
-  bus.on('dial.attempted', ({ member, ms, outcome, blame }) => dials.push([member, ms, outcome, blame]));
+  bus.on('dial.attempted', ({ member, ms, outcome, blame, hedge }) => {
+    dials.push([member, ms, outcome, blame, hedge]);
+  });
   let leases = 0;
   const lease = (host: string, waitedMs = 0): Lease => {
     leases += 1;
@@ -208,7 +213,7 @@ test('simulated clients: a request is served, holds its tunnel and ends', async 
     { lease: 1, kind: 'accepted', latencyMs: 225 },
     { lease: 1, kind: 'closed', cut: false },
   ]);
-  expect(dials).toEqual([['m1', 225, 'accepted', 'nobody']]);
+  expect(dials).toEqual([['m1', 225, 'accepted', 'nobody', false]]);
   expect(clients).toMatchObject({
     ...{ endings: { served: 1, noMember: 0, membersFailed: 0 }, delays: [225], waits: [], openCount: 0 },
     longestEmptyMs: 0,
@@ -243,7 +248,7 @@ test('simulated clients: a dead member costs a second, and the next attempt avoi
     { lease: 2, ...failed },
     { lease: 3, kind: 'accepted', latencyMs: 2_225 },
   ]);
-  expect(dials[0]).toEqual(['m1', 1_000, 'member-silent', 'member']);
+  expect(dials[0]).toEqual(['m1', 1_000, 'member-silent', 'member', false]);
   expect([clients.delays, clients.endings.served]).toEqual([[4_225], 1]);
 });
 
@@ -390,4 +395,37 @@ test('simulation: a link without a lifetime has the one that the pool assumes', 
   const [long, short] = [await drawn(1_200_000), await drawn(60_000)];
   expect(long).toBeLessThanOrEqual(5);
   expect(short).toBeGreaterThan(20);
+});
+
+test('advice: it tries fills and sizes with the load, and names the cheapest that serve it as well', async () => {
+  const { refill, pool, ...calm } = calmTrial();
+  const options = {
+    ...{ ...calm, pool, vendor: PERFECT, prices: new Map([['city', 0.5]]) },
+    refill: { ...refill, sources: refill.sources.map((one) => ({ ...one, size: 4, count: 3 })) },
+    load: { ...calm.load, log: { moments: [1_000, 2_000], everyMs: HOUR_MS } },
+  };
+  const { now, best } = await advise(options, []);
+  expect(now).toMatchObject({ fill: 'size', size: 4, count: 3, timespan: 3, failedShare: 0 });
+  expect(now.costPerDay).toBeCloseTo(now.drawnPerDay * 0.5);
+  expect(now.drawnPerDay, 'four members of three minutes, for some minutes an hour').toBeGreaterThan(4 * 24);
+  expect(best).toHaveLength(3);
+  const costs = best.map(({ costPerDay }) => costPerDay ?? Infinity);
+  expect(costs).toEqual([...costs].sort((a, b) => a - b));
+  expect(best[0]).toMatchObject({ fill: 'demand', size: 1, count: 1, timespan: 3 });
+  expect(costs[0]).toBeLessThan(now.costPerDay ?? 0);
+});
+
+test('advice: where nobody is served, no settings are better, and a source may have no timespan', async () => {
+  const { refill, pool, ...calm } = calmTrial();
+  const call = { ...sourceOptions().call, params: {} };
+  const { now, best } = await advise(
+    {
+      ...{ ...calm, pool, vendor: { ...PERFECT, dead: 1 } },
+      refill: { ...refill, sources: [sourceOptions({ call, size: 2 })] },
+      load: { ...calm.load, log: { moments: [1_000, 2_000], everyMs: HOUR_MS } },
+    },
+    [],
+  );
+  expect(now).toMatchObject({ failedShare: 1, timespan: null, costPerDay: null, p99Ms: 0 });
+  expect(best).toHaveLength(3);
 });
