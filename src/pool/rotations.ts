@@ -371,9 +371,8 @@ function randomFit<Entry>(
     if (fit === FITS) return entry;
     if (fit !== SECOND_CHOICE) continue;
     secondChoice ??= entry;
-    // The random tries may find the same SECOND_CHOICE several times. With few entries, these finds do not count, so
-    // that the pick still searches the whole array.
-    if (step >= tries || count > MAX_SECOND_CHOICES) secondChoices += 1;
+    // The random tries may find the same SECOND_CHOICE several times, so a few entries are all searched.
+    if (count > MAX_SECOND_CHOICES) secondChoices += 1;
     if (secondChoices > MAX_SECOND_CHOICES) break;
   }
   return secondChoice;

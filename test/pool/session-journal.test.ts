@@ -33,7 +33,7 @@ test('session journal: a new session, a move and an end are changes', () => {
   kit.pool.rotateSession('abc');
   expect(taken()).toMatchObject({ abc: { member: kit.pool.sessions()[0]?.member } });
   kit.pool.parts.sessions.forget('abc');
-  expect(taken()).toEqual({ abc: undefined });
+  expect(taken()).toStrictEqual({ abc: undefined });
 });
 
 test('session journal: uses are a change four times per TTL', () => {

@@ -831,6 +831,10 @@ test('sites: a ban that changes nothing says nothing, and one that names another
     kit.events('site.banned').map(({ forMs }) => forMs),
     'the named time is not doubled',
   ).toEqual([600_000, 1_200_000]);
+  kit.clock.advance(1_200_000);
+  kit.pool.unbanExit('shop.example', exit); // a ban that is over is not lifted
+  ban(kit, exit);
+  expect(kit.events('site.banned').at(-1)).toMatchObject({ forMs: 2_400_000 });
 });
 
 test('sites: the ban of a user who reports again stays that of this user, and of another one is over at its end', () => {
@@ -916,6 +920,8 @@ test('sites: one without an exit was wanted in the last minute and not served fo
   refusal(kit, {}, AT_SHOP);
   kit.pool.unbanExit('shop.example', exits(kit)[0] ?? '');
   expect(named(0), 'one exit is free').toEqual([]);
+  ban(kit, exits(kit)[0] ?? '', { forMs: 20_000 });
+  expect([named(19_999), named(1)], 'its ban is over').toEqual([['shop.example'], []]);
 });
 
 test('sites: the page shows the hundred busiest', () => {

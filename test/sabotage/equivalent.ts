@@ -83,6 +83,8 @@ export const EQUIVALENT: readonly (readonly [
     "case 'none':\n      return undefined;",
     "case 'none':",
     'the switch names every mode; this one is not asked for',
+  ],
+  [
     'src/pool/candidates.ts',
     'membersFreed = false;',
     'false',
@@ -462,6 +464,13 @@ export const EQUIVALENT: readonly (readonly [
   ],
   [
     'src/pool/pool.ts',
+    'const isBanned = freeAt(site, own, 0',
+    'freeAt(site, own, 0, routing.user) > now',
+    'freeAt(site, own, 0, routing.user) >= now',
+    'an exit that is free from now on serves the client, whatever the session',
+  ],
+  [
+    'src/pool/pool.ts',
     "if (rate !== 'off') {",
     "rate !== 'off'",
     'true',
@@ -700,6 +709,13 @@ export const EQUIVALENT: readonly (readonly [
     'this.#byHost.size >= MAX_HOSTS',
     'this.#byHost.size > MAX_HOSTS',
     'a bound of memory need not be exact',
+  ],
+  [
+    'src/pool/sites.ts',
+    'if (this.#byHost.size >= MAX_HOSTS)',
+    'this.#byHost.size >= MAX_HOSTS',
+    'this.#byHost.size < MAX_HOSTS',
+    'only speed: the name has the same site',
   ],
   [
     'src/pool/sites.ts',
