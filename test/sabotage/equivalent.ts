@@ -8,6 +8,13 @@ export const EQUIVALENT: readonly (readonly [
   why: string,
 ])[] = [
   [
+    'src/fleet/pool-sharing.ts',
+    'if (fact.untilAt <= now) members.index.membersFreed = true;',
+    'fact.untilAt <= now',
+    'true',
+    'only time: a ban that lasts frees nobody, so the pool looks once more in vain',
+  ],
+  [
     'src/listener/client-connection.ts',
     'if (socket.isPaused()) socket.resume();',
     'socket.isPaused()',
@@ -765,6 +772,27 @@ export const EQUIVALENT: readonly (readonly [
     'line.next.arrival < (earliest?.next?.arrival ?? Number.POSITIVE_INFINITY)',
     'line.next.arrival <= (earliest?.next?.arrival ?? Number.POSITIVE_INFINITY)',
     'no two clients have one number',
+  ],
+  [
+    'src/refill/exit-rotation.ts',
+    'if (next === undefined || dueAt(next[0]) > now) {',
+    'next === undefined',
+    'false',
+    'the timer is armed only while members are listed',
+  ],
+  [
+    'src/refill/refiller.ts',
+    'if (source.options.priority > priority) source.wake();',
+    'source.options.priority > priority',
+    'source.options.priority >= priority',
+    'a source that wakes without a reason only makes its plan again',
+  ],
+  [
+    'src/refill/simulation/report.ts',
+    'return number >= 100 ? String(Math.round(number))',
+    'number >= 100',
+    'number > 100',
+    '100 has one text either way',
   ],
   [
     'src/state/folder.ts',
