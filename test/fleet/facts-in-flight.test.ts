@@ -243,3 +243,11 @@ test('facts in flight: nothing is missing about a member or a session that the s
     'it was opened again',
   ).toEqual([FACTS.left, FACTS.ban]);
 });
+
+test('facts in flight: the state of the sessions that have moved or ended is needed', () => {
+  const inFlight = new FactsInFlight();
+  for (const fact of Object.values(FACTS)) inFlight.add(fact);
+  inFlight.add({ kind: 'session.ended', name: 's2' });
+  inFlight.add({ kind: 'session.moved', session: { ...session, name: 's3' }, reason: 'new' });
+  expect(inFlight.sessions()).toEqual(['s1', 's2', 's3']);
+});

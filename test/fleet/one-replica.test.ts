@@ -301,6 +301,10 @@ test('one replica: after the store lost a member, its uses are reported again by
   clock.advance(BEAT_MS);
   await settled();
   expect(used(), 'b was first').toEqual([]);
+  replica.receiveState(EMPTY_STATE);
+  for (const { id } of kit.pool.members()) kit.pool.evict(id);
+  replica.receiveFacts(again.map((fact) => ({ by: 'a', fact })));
+  expect(kit.pool.members(), 'they have left meanwhile').toEqual([]);
 });
 
 test('one replica: a beat follows as long as its numbers will fall, and at once when nobody waits any longer', async () => {
@@ -354,4 +358,17 @@ test('one replica: a state that it loads drops its old votes, and a removed memb
   replica.receiveState({ ...EMPTY_STATE, members: [other] });
   kit.pool.addMembers('city', [{ ...drawn(kit, 1), host: '203.0.113.8', port: member.port }]);
   expect(kit.pool.members(), 'evicted elsewhere').toHaveLength(0);
+});
+
+test('one replica: it needs the state of its own sessions, and of those that have just ended here', async () => {
+  const { kit, replica, facts } = await openOne();
+  addMembers(kit, 2);
+  await settled();
+  for (const name of ['s1', 's2']) close(kit, await acquireAt(kit, { session: name }));
+  kit.pool.rotateSession('s2');
+  kit.pool.parts.sessions.forget('s1');
+  await settled();
+  expect(replica.heldSessions()).toEqual(['s2', 's1']);
+  replica.receiveFacts(facts().map((fact) => ({ by: 'a', fact })));
+  expect(replica.heldSessions()).toEqual(['s2']);
 });

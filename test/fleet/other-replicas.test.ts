@@ -16,7 +16,7 @@ import {
   stateOf,
   use,
 } from '../pool/pool-kit.ts';
-import type { PoolChanges } from '../support/pool-settings.ts';
+import { CITY, type PoolChanges } from '../support/pool-settings.ts';
 
 const TTL_MS = 60_000;
 const SESSION = { session: 's1', sessionTtlMs: TTL_MS };
@@ -228,11 +228,13 @@ test('other replicas: uses and the end of sessions reach the other group', () =>
   accept(kit, lease);
   close(kit, lease);
   away.sharing.takeActivity();
+  const usesBefore = away.heard.uses;
   const usedAt = kit.clock.monotonic();
   here.sharing.record('one', {
     ...emptyBeat,
     sessions: [{ session: 's1', uses: 4, openLeases: 0, usedAt, ttlMs: TTL_MS }],
   });
+  expect(away.heard.uses, 'it sends them soon').toBe(usesBefore + 1);
   expect(away.sharing.takeActivity().sessions).toMatchObject([{ session: 's1', uses: 4 }]);
   expect(kit.pool.sessions()).toMatchObject([{ id: 's1', uses: 5 }]);
   here.sharing.apply([{ kind: 'session.ended', name: 's1' }]);
@@ -405,4 +407,22 @@ test('other replicas: a session that is used there does not end here', () => {
   expect(namesOf(kit)).toEqual(['s1']);
   kit.clock.advance(2_000);
   expect(namesOf(kit)).toEqual([]);
+});
+
+test('other replicas: a ban whose source is not known has that of a member with this exit, if there is one', () => {
+  const { kit, here } = openTwoGroups({ sources: [CITY, { ...CITY, name: 'town' }] });
+  kit.pool.addMembers('town', [drawn(kit, 7, 600_000)]);
+  const exit =
+    kit.pool.parts.members.find(kit.pool.members().find(({ source }) => source === 'town')?.id)?.exit ?? '';
+  const times = { sinceAt: 0, untilAt: 9, forMs: 9, spacingMs: 0 };
+  const sourceOf = (source: string, of: string) => {
+    here.sharing.siteBanned({ source, site: 'shop.test', exit: of, ...times } as Parameters<
+      PoolSharing['siteBanned']
+    >[0]);
+    const fact = here.heard.facts.at(-1);
+    return fact?.kind === 'site.banned' ? [fact.source, fact.exit] : [];
+  };
+  expect(sourceOf('', exit)).toEqual(['town', exit]);
+  expect(sourceOf('city', exit)).toEqual(['city', exit]);
+  expect(sourceOf('', 'gone')).toEqual(['', 'gone']);
 });
