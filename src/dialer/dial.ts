@@ -210,7 +210,7 @@ export class Dial implements Dialing, Listed {
     const at = clock.monotonic();
     const attempt = { member, source, exit: lease.exit, ms: 0, code: null, startedAt: at };
     this.#request.record?.addAttempt(attempt);
-    this.#succeed(lease, { ...idle, at, early: NO_BYTES, isWarm: false, connectStatus: undefined }, true);
+    this.#succeed(lease, { ...idle, at, early: NO_BYTES, connectStatus: undefined }, true);
     return true;
   }
 
@@ -299,7 +299,7 @@ export class Dial implements Dialing, Listed {
   #startHedge(): void {
     const { overdueAttempts, hedgeBudget } = this.#parts;
     const [first] = this.#running;
-    if (first === undefined || this.#running.length > 1 || !this.#mayTryAnother()) return;
+    if (first === undefined || !this.#mayTryAnother()) return;
     // With a configured delay, hedges have no budget.
     if (this.#settings.hedgeAfter === 'auto' && !hedgeBudget.spend()) return;
     const slow = first.memory.latency.profile?.slowMembers ?? NONE;

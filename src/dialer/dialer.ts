@@ -56,7 +56,7 @@ const UNKNOWN_SOURCE: SourceSettings = {
   handshake: 'plain',
 };
 
-export class MemberDialer implements Dialer, AsyncDisposable {
+export class MemberDialer implements Dialer {
   readonly #options: DialerOptions;
   readonly #parts: DialParts;
   /** Each cancels one. */
@@ -225,10 +225,6 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     for (const cancel of [...this.#singleAttempts]) cancel();
     idle.clear();
     warm.configure('off');
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
   }
 
   readonly #memoryOf = (source: string): SourceMemory => {

@@ -429,3 +429,20 @@ test('attempt: after its end, no event of its sockets has an effect', () => {
   expect([failures.length, connections.length]).toEqual([1, 0]);
   expect(memory.credentials.isFaultOfMember(undefined)).toBe(false);
 });
+
+test('attempt: a handshake without a login does not show that members ask for one', () => {
+  for (const hasLogin of [false, true]) {
+    const { sockets, receive, memory, clock } = makeAttempt(5_000, {
+      protocol: 'socks5',
+      prepare: ({ credentials }) => {
+        if (hasLogin)
+          credentials.current = credentials.firstFor({ username: 'u', password: new Secret('p') });
+      },
+    });
+    sockets[0]?.emit('connect');
+    for (const reply of hasLogin ? ['\x05\x02', '\x01\x00'] : ['\x05\x00']) receive(reply);
+    receive(ACCEPTED.slice(2));
+    clock.advance(1_000);
+    expect(memory.pipelining.modeFor('m1', true)).toBe(hasLogin ? 'trial' : 'plain');
+  }
+});

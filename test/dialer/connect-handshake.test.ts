@@ -46,6 +46,7 @@ const ANSWERS: readonly [string, string][] = [
   ['HTTP/1.1 405 No\r\n\r\n', 'member-refused: status 405, no CONNECT'],
   ['HTTP/1.1 501 No\r\n\r\n', 'member-refused: status 501, no CONNECT'],
   ['HTTP/1.1 429 Slow\r\n\r\n', 'member-refused: status 429'],
+  ['HTTP/1.1 300 Many\r\n\r\n', 'member-refused: status 300'],
   ['HTTP/1.1 302 There\r\n\r\n', 'member-refused: status 302'],
   ['HTTP/1.1 500 Oh\r\n\r\n', 'member-refused: status 500'],
   ['HTTP/1.1 101 Switch\r\n\r\n', 'member-protocol: status 101'],

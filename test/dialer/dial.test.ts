@@ -470,3 +470,55 @@ test('dial: failures that the target can cause cost the client, also beside othe
     expect(pool.requests).toHaveLength(costs ? 0 : 1);
   }
 });
+
+test('hedge: none starts while no attempt runs and the dial waits for a member', async () => {
+  const { dial, clock, close, pool, memberOf, answer } = makeScriptedDialer(['a'], { hedgeAfter: 40 });
+  const result = dial(TARGET);
+  close('a', 'ECONNREFUSED');
+  clock.advance(1_000);
+  expect(pool.requests.map(({ hedge }) => hedge)).toEqual([false, false]);
+  pool.add(memberOf('b'));
+  await new Promise((next) => setImmediate(next));
+  answer('b', 200);
+  connectionOf(await ended(result));
+});
+
+test.each([
+  [407, 1, 'front-proxy-failed'],
+  [403, 3, 'front-proxy-failed'],
+  [502, 5, 'members-failed'],
+])('dial: after status %i of the front proxy, %i members are tried', async (status, attempts, code) => {
+  const { dial, opened } = makeScriptedDialer(['a', 'b', 'c', 'd', 'e'], {
+    via: { protocol: 'http', host: '192.0.2.9', port: 3128 },
+    attempts: 3,
+    waitForMemberMs: 0,
+  });
+  const result = dial(TARGET);
+  for (let asked = 0; asked < opened.length; asked += 1) {
+    opened[asked]?.socket.emit('connect');
+    opened[asked]?.socket.emit('data', Buffer.from(`HTTP/1.1 ${status} No\r\n\r\n`));
+    opened[asked]?.socket.emit('close');
+  }
+  expect(failureOf(await ended(result))).toMatchObject({ code, attempts });
+});
+
+test('dial: a member that is silent in TLS behind the front proxy was reached', async () => {
+  const { dial, opened, pool, memberOf, clock } = makeScriptedDialer([], {
+    via: { protocol: 'http', host: '192.0.2.9', port: 3128 },
+    attemptTimeoutMs: 1_000,
+    waitForMemberMs: 0,
+  });
+  for (const [answers, blame] of [
+    [true, 'a member-silent member'],
+    [false, 'a front-proxy-silent front-proxy'],
+  ] as const) {
+    pool.members = [memberOf('a', 'https')];
+    const result = dial(TARGET);
+    const { socket } = opened.at(-1) as (typeof opened)[number];
+    socket.emit('connect');
+    if (answers) socket.emit('data', Buffer.from('HTTP/1.1 200 OK\r\n\r\n'));
+    clock.advance(800);
+    failureOf(await ended(result));
+    expect(pool.blames().at(-1)).toBe(blame);
+  }
+});

@@ -243,3 +243,16 @@ test('evidence: one page counts once, however often it is 403, and not at all af
   for (const path of ['/1', '/2']) shared.respond('a', 403, path);
   expect(shared.bans).toEqual([]);
 });
+
+test.each([
+  [399, 0, ['a status']],
+  [400, 0, []],
+  [200, 60_000, ['a status']],
+  [200, 60_001, []],
+])('evidence: %i through another exit, %i ms ago, and then a 429', (status, ms, expected) => {
+  const { respond, bans, clock } = makeEvidence();
+  respond('b', status);
+  clock.advance(ms);
+  respond('a', 429);
+  expect(bans).toEqual(expected);
+});

@@ -296,3 +296,11 @@ test('front proxy: each problem has a description with its detail, and an advice
     expect(describe(problem as FrontFailure['problem'])).toMatch(pattern);
   }
 });
+
+test('front proxy: an answer at the moment when the attempt began counts as well', () => {
+  const { open } = makeFront();
+  const [silent, other] = [open(), open()];
+  for (const { socket } of [silent, other]) socket.emit('connect');
+  other.say('HTTP/1.1 200 OK\r\n\r\n');
+  expect(silent.failure()).toMatchObject({ problem: 'silent', answeredOthers: true });
+});

@@ -349,7 +349,10 @@ test('tunnel socket: clients of any speed receive exactly what their members hav
 });
 
 test('member sockets: no delay for all, TCP keep-alive after 30 s only for those that may stay open', async () => {
-  const port = await openMember((socket) => void socket.resume());
+  const server = createServer((socket) => void socket.resume()).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
   const open = memberSockets();
   const first = open({ protocol: 'http', host: '127.0.0.1', port }, 'tunnel');
   await once(first, 'connect');

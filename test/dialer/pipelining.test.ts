@@ -250,3 +250,10 @@ test('pipelining: only a plain handshake shows that members ask for the login', 
   pipelining.accepted('m1', 'plain', 10, false);
   expect(pipelining.modeFor('m1', true)).toBe('pipelined');
 });
+
+test('pipelining: two members that accept it after they had refused it outweigh one that refuses it', () => {
+  const pipelining = new Pipelining(ManualClock.dayOld(), 'auto');
+  for (const member of ['m1', 'm2', 'm3']) pipelining.refused(member);
+  for (const member of ['m2', 'm3']) pipelining.accepted(member, 'trial', 10);
+  expect(pipelining.modeFor('m4', false)).toBe('trial');
+});

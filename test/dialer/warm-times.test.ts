@@ -250,8 +250,10 @@ test('warm: a SOCKS5 connection is ready when its member waits for the request',
   foresee('a');
   await warmUp();
   connect('a');
-  clock.advance(25);
-  say('a', '\x05\x00');
+  clock.advance(10);
+  say('a', '\x05');
+  clock.advance(15);
+  say('a', '\x00');
   clock.advance(300);
   foresee();
   pool.members = [memberOf('a', 'socks5')];
@@ -300,4 +302,25 @@ test('warm: while it is off, the pool is not even asked', async () => {
   const { warmUp, counts } = makeWarm({ warm: 'off' });
   await warmUp();
   expect(counts).toEqual([]);
+});
+
+test('warm: a request that must not be sent twice may use one through CONNECT, but not in absolute form', async () => {
+  for (const [forwardMode, count] of [
+    ['direct', 1],
+    ['absolute', 2],
+  ] as const) {
+    const { foresee, warmUp, connect, dial, pool, memberOf, openedTo, say } = makeWarm({
+      sources: new Map([['city', { ...PLAIN, forwardMode }]]),
+    });
+    foresee('a');
+    await warmUp();
+    connect('a');
+    foresee();
+    pool.members = [memberOf('a')];
+    const result = dial(TARGET, { use: 'forward', noReuse: true });
+    expect(openedTo('a')).toEqual([count]);
+    if (forwardMode === 'direct') say('a', 'HTTP/1.1 200 OK\r\n\r\n');
+    else connect('a');
+    expect(connectionOf(await ended(result)).reused).toBe(false);
+  }
 });
