@@ -115,11 +115,19 @@ describe.skipIf(NO_STORE)('with a store', () => {
   });
 
   test('beats: uses of more members than one script takes all arrive, and those of a member that nobody knows do not', async () => {
-    const { replicas, joined } = await openFleet(['a', 'b']);
+    const { stage, replicas, joined } = await openFleet(['a', 'b']);
     const [a, b] = replicas as [Opened, Opened];
     const ids = Array.from({ length: 510 }, (_, number) => idOf(number));
     a.pool.publish(ids.map((id) => joined(id)));
-    await until('all members have come', () => a.seen.facts.length === ids.length);
+    // after a loss of the store, as on a busy machine, members come with the state
+    const known = () => [
+      ...a.seen.facts.flatMap(({ fact }) => (fact.kind === 'member.joined' ? [fact.member.id] : [])),
+      ...a.seen.loads.flatMap(({ members }) => members.map(({ member }) => member.id)),
+    ];
+    await until(
+      () => `all members have come: ${known().length}; ${stage.lost}`,
+      () => new Set(known()).size === ids.length,
+    );
     a.pool.beat(usesOf(Object.fromEntries(ids.map((id, number) => [id, number % 7]))));
     a.pool.beat(usesOf({ [idOf(0)]: 2, [idOf(1)]: 3, nobody01: 9 }));
     const expected = Object.fromEntries(ids.map((id, number) => [id, number % 7]));
@@ -189,22 +197,39 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const now = stage.clock.monotonic();
     const names = Array.from({ length: 510 }, (_, number) => `s${number}`);
     const session = (name: string): SharedSession => ({
-      ...{ name, owner: { user: '', address: '' }, member: 'member01', ttlMs: 60_000, usedAt: now, uses: 1 },
+      ...{
+        name,
+        owner: { user: '', address: '' },
+        member: 'member01',
+        ttlMs: 3_600_000,
+        usedAt: now,
+        uses: 1,
+      },
     });
     await Promise.all(names.map((name) => a.pool.bindSession(session(name), undefined)));
     const use = (pool: RedisSharedPool, uses: number, laterMs: number) =>
       pool.beat({
         ...QUIET,
         sessions: names.map((name) => {
-          return { session: name, uses, openLeases: 0, usedAt: now + laterMs, ttlMs: 90_000 };
+          return { session: name, uses, openLeases: 0, usedAt: now + laterMs, ttlMs: 5_400_000 };
         }),
       });
     use(a.pool, 2, 20_000);
     use(b.pool, 3, 10_000);
+    let last: number | undefined;
     const found = async (name: string) => b.pool.findSession(name);
     for (const name of ['s0', 's509']) {
-      await until('both have sent it', async () => (await found(name))?.uses === 6);
-      expect(await found(name)).toMatchObject({ ttlMs: 90_000, usedAt: expect.closeTo(now + 20_000, -3) });
+      await until(
+        () => `both have sent it: ${last}; ${stage.lost}`,
+        async () => {
+          last = (await found(name))?.uses;
+          return last === 6 || (stage.lost.length > 0 && Number(last) > 6); // a beat without an answer is sent again
+        },
+      );
+      expect(await found(name)).toMatchObject({
+        ttlMs: 5_400_000,
+        usedAt: expect.closeTo(now + 20_000, -3),
+      });
     }
   });
 

@@ -3,7 +3,7 @@
  * worker accepts a connection: it stops the other one (SIGSTOP) during that time.
  */
 import { once } from 'node:events';
-import { connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Clock, systemClock } from '../../../src/core/clock.ts';
 import { startNoria as embedNoria } from '../../../src/embed.ts';
@@ -29,7 +29,8 @@ import {
 } from './worker-pair.ts';
 
 test('workers: a killed worker loses only its own tunnels, and is replaced', async () => {
-  const { noria, workers, target, through } = await startPair();
+  const { noria, workers, through } = await startPair();
+  const target = await openPatientTarget();
   const [dying, staying] = [await through(0), await through(1)];
   for (const socket of [dying, staying]) expect(await openTunnel(socket, target)).toMatch(/^HTTP\/1\.1 200 /);
   await until('both are counted', () => noria.control.status().listeners[0]?.connections === 2);
@@ -193,6 +194,18 @@ test('workers: maxConnections limits all workers together, and a freed connectio
   );
   expect(await openTunnel(await through(0), target)).toMatch(/^HTTP\/1\.1 503 /);
 });
+
+/** Answers each request, and closes no connection that is idle for long, as on a busy machine. */
+async function openPatientTarget(): Promise<string> {
+  const server = createServer((socket) => {
+    socket
+      .on('error', () => {})
+      .on('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'));
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
 
 /** Listens on the port like another program. */
 async function occupy(port: number, host: string) {
