@@ -56,3 +56,10 @@ test('forward: OPTIONS with Max-Forwards: 0 needs access too', async () => {
   );
   expect(await client.until('a response', (text) => text.includes('\r\n\r\n'))).toMatch(/^HTTP\/1\.1 403 /);
 });
+
+test('forward: of two Max-Forwards the lower one counts, and no other number changes', async () => {
+  const both = 'Max-Forwards: 5\r\nX-Count: 7\r\nMax-Forwards: 0\r\n';
+  expect((await send(ask('OPTIONS', both))).seen).toBe('');
+  const { seen } = await send(ask('OPTIONS', 'Max-Forwards: 5\r\nX-Count: 7\r\nMax-Forwards: 2\r\n'));
+  expect(seen).toContain('\r\nMax-Forwards: 4\r\nX-Count: 7\r\nMax-Forwards: 1\r\n');
+});
