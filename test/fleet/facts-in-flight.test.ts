@@ -251,3 +251,14 @@ test('facts in flight: the state of the sessions that have moved or ended is nee
   inFlight.add({ kind: 'session.moved', session: { ...session, name: 's3' }, reason: 'new' });
   expect(inFlight.sessions()).toEqual(['s1', 's2', 's3']);
 });
+
+test('facts in flight: only an end, or a move that somebody asked for, replaces a loaded session', () => {
+  const replaces = (fact: Fact) => {
+    const inFlight = new FactsInFlight();
+    inFlight.add(fact);
+    return [inFlight.replacesSession('s1'), inFlight.replacesSession('s2')];
+  };
+  expect(replaces(FACTS.moved)).toEqual([false, false]);
+  expect(replaces({ ...FACTS.moved, reason: 'rotated' })).toEqual([true, false]);
+  expect(replaces(FACTS.ended)).toEqual([true, false]);
+});

@@ -426,3 +426,18 @@ test('other replicas: a ban whose source is not known has that of a member with 
   expect(sourceOf('city', exit)).toEqual(['city', exit]);
   expect(sourceOf('', 'gone')).toEqual(['', 'gone']);
 });
+
+test('other replicas: a session that ends need not be agreed on, and a draining member is not told of', () => {
+  const { kit, here, id } = openTwoGroups();
+  const lease = acquire(kit, SESSION);
+  accept(kit, lease);
+  expect(here.sharing.isUnconfirmed('s1')).toBe(true);
+  kit.pool.parts.sessions.forget('s1');
+  expect(here.sharing.isUnconfirmed('s1')).toBe(false);
+  expect(here.sharing.members().map(({ member }) => member.id)).toEqual([id]);
+  kit.pool.evict(id);
+  expect(stateOf(kit, id)).toBe('draining');
+  expect(here.sharing.members()).toEqual([]);
+  here.sharing.apply([{ kind: 'source.restricted', source: 'nowhere', leaseLimit: 1 }]);
+  close(kit, lease);
+});

@@ -201,3 +201,19 @@ test('stored records: an unknown fault or reason of a later version still counts
     version: '1',
   });
 });
+
+test('stored records: what a replica tells of itself is bounded, and what only explains may be missing', () => {
+  const refusal = { source: 'city', reason: 'no', advice: 'do' };
+  const settings = { source: 'city', intervalMs: 1_000, size: 5, params: '' };
+  const decoded = (count: number) =>
+    decodeReplica(
+      JSON.stringify({
+        ...{ process: 'p', version: '1' },
+        refusals: Array.from({ length: count }, () => refusal),
+        instances: Array.from({ length: count }, () => settings),
+      }),
+    );
+  expect(decoded(1)).toEqual({ process: 'p', version: '1', refusals: [refusal], instances: [settings] });
+  expect([decoded(1_000)?.refusals?.length, decoded(1_000)?.instances?.length]).toEqual([1_000, 1_000]);
+  expect(decoded(1_001)).toEqual({ process: 'p', version: '1' });
+});

@@ -123,3 +123,37 @@ test('shared sources: a report that a replica knows does not suspend its source 
   b.replica.receiveState(await read());
   expect(b.reports).toHaveLength(1);
 });
+
+test('shared sources: an own report that the loaded state lacks is published again', async () => {
+  const fleet = openFleet();
+  const published: Fact[] = [];
+  const { replica } = await fleet.open('a', {
+    wrap: (shared) => ({ ...shared, publish: (facts) => void published.push(...facts) }),
+  });
+  replica.reportSource('city', { quota: { remaining: 2 } });
+  await settled();
+  const report = { kind: 'source.reported', source: 'city', quota: { remaining: 2 } };
+  replica.receiveState(EMPTY_STATE);
+  await settled();
+  expect(published).toEqual([report, report]);
+});
+
+const suspended = (changes: object) => ({ suspension: { ...FROZEN, ...changes } });
+
+test.each<[string, object, object, boolean]>([
+  ['the same', suspended({}), suspended({}), true],
+  ['the same end', suspended({ untilAt: 9_000 }), suspended({ untilAt: 9_000 }), true],
+  ['the same end by another clock', suspended({ untilAt: 9_000 }), suspended({ untilAt: 9_999 }), true],
+  ['an end a second later', suspended({ untilAt: 9_000 }), suspended({ untilAt: 10_000 }), false],
+  ['an end where there was none', suspended({}), suspended({ untilAt: 9_000 }), false],
+  ['another code', suspended({}), suspended({ code: '12001' }), false],
+  ['no suspension any more', suspended({}), {}, false],
+  ['none as before', {}, {}, true],
+])('shared sources: a loaded report with %s is news or not', async (_, before, loaded, isKnown) => {
+  const { b } = await openPair();
+  const report = (content: object) =>
+    ({ kind: 'source.reported', source: 'city', quota: {}, ...content }) as SharedState['reports'][number];
+  b.replica.receiveFacts([{ by: 'a', fact: report(before) }]);
+  b.replica.receiveState({ ...EMPTY_STATE, reports: [report(loaded)] });
+  expect(b.reports).toEqual(isKnown ? [report(before)] : [report(before), report(loaded)]);
+});
