@@ -31,6 +31,7 @@ const ANSWERS: readonly [string, string][] = [
   ['HTTP/1.1 200\r\n\r\n', 'accepted ""'],
   ['HTTP/1.1 299 Odd\r\nVia: x\r\n\r\n220 hi', 'accepted "220 hi"'],
   ['HTTP/1.1 200 OK\nVia: x\n\nrest', 'accepted "rest"'],
+  ['HTTP/1.1 200 OK\nx\n\nrest', 'accepted "rest"'],
   ['HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello more', 'accepted "hello more"'],
   ['HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello', 'accepted "5\\r\\nhello"'],
   ['HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 200 OK\r\n\r\nx', 'accepted "x"'],

@@ -502,3 +502,9 @@ test('tunnel socket: a chunk that fills the sink is lent, a smaller one gives th
   await readAtOnce(tunnel, member, 16 * KIB - 1);
   expect([giveBack.mock.calls.length, length]).toEqual([1, SHARED_BYTES + 32 * KIB - 1]);
 });
+
+test('tunnel socket: lending the chunks of another socket does nothing', () => {
+  const socket = new Socket();
+  lendChunks(socket, new Socket());
+  expect(socket.listenerCount('data')).toBe(0);
+});

@@ -79,6 +79,7 @@ test('network watch: after two minutes without an answer the network no longer c
   lose(ENOUGH, 20);
   expect(watch.down).toBe(false);
   watch.answered();
+  expect(judged, 'it already counted as up').toEqual([true, false]);
   lose(ENOUGH, 20);
   expect(watch.down).toBe(true);
 });

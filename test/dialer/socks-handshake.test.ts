@@ -98,6 +98,7 @@ const REPLIES: readonly [reply: string, outcome: string][] = [
   ['05000003 04 686f7374 00', 'more'],
   ['05000001 7f000001 00', 'more'],
   ['05000000 7f000001 0050', 'member-protocol: the reply has the unknown address type 0'],
+  ['05000000 7f', 'member-protocol: the reply has the unknown address type 0'],
   ['0400', 'member-protocol: not a SOCKS5 reply'],
   ['0501', 'member-refused: reply 1'],
   ['0502', 'member-refused: reply 2'],

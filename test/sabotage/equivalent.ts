@@ -130,6 +130,27 @@ export const EQUIVALENT: readonly (readonly [
     'the search begins behind the status',
   ],
   [
+    'src/dialer/handshake.ts',
+    'let left = scanned === 0 ? bytes',
+    'scanned === 0',
+    'false',
+    'only speed: nothing is put before the bytes',
+  ],
+  [
+    'src/dialer/handshake.ts',
+    'let all = this.#buffered.length === 0 ?',
+    'this.#buffered.length === 0',
+    'false',
+    'only speed: nothing is put before the bytes',
+  ],
+  [
+    'src/dialer/handshake.ts',
+    'const all = this.#buffered.length === 0 ?',
+    'this.#buffered.length === 0',
+    'false',
+    'only speed: nothing is put before the bytes',
+  ],
+  [
     'src/dialer/member-socket.ts',
     'const isLent = this.sink !== undefined &&',
     'this.sink !== undefined',
