@@ -225,3 +225,23 @@ test('waiting replies: a chunk for the target is one write', async () => {
   await until('the chunk', () => origin.seen[0]?.endsWith('2\r\nhi\r\n') === true);
   expect(writes).toEqual(['writev']);
 });
+
+test.each([
+  ['nothing', '', true],
+  ['another request', REFUSED, false],
+])(
+  'waiting replies: the connection closes after a last answer with %s behind its request',
+  async (_what, rest, atOnce) => {
+    const { near, far, client } = await hold();
+    near.uncork();
+    far.write(`GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n${rest}`);
+    await until('the end', () => client.ended);
+    if (!atOnce) {
+      await until('its end was sent', () => near.writableFinished);
+      expect(near.destroyed, 'what else comes is discarded').toBe(false);
+      far.end();
+    }
+    await until('the close', () => near.destroyed);
+    expect(answers(client.text)).toBe(1);
+  },
+);
