@@ -293,7 +293,7 @@ export class VersionedFile {
     return true;
   }
 
-  /** @returns false if the version exists already. */
+  /** @returns false if the version exists already, or if the caller has to try again. */
   async #linkNew(number: number, text: string): Promise<boolean> {
     const { draft, file } = await writeDraft(this.#path(number), (file) => file.writeFile(text));
     await file.close();
@@ -304,9 +304,7 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // A starting daemon removes all drafts. So ENOENT in a readable folder means that this draft was removed.
-      const swept = code === 'ENOENT' && isOfLink(error);
-      if (swept && (await isReadable(this.#folder))) return false; // handled: `change` tries again
+      if (code === 'ENOENT') return false; // a starting daemon has removed all drafts; without the folder, the next try fails
       throw error;
     } finally {
       await unlinkIfThere(draft);
@@ -326,20 +324,9 @@ export class VersionedFile {
 function parseValue(text: string): unknown {
   if (text === '') return undefined;
   try {
-    const parsed: unknown = JSON.parse(text);
-    return typeof parsed === 'object' && parsed !== null && 'value' in parsed ? parsed.value : BROKEN;
+    const parsed: { readonly value?: unknown } | null = JSON.parse(text);
+    return parsed?.value ?? BROKEN;
   } catch {
     return BROKEN; // handled: the caller decides what an unreadable value means
   }
-}
-
-async function isReadable(folder: string): Promise<boolean> {
-  return readdir(folder).then(
-    () => true,
-    () => false, // ignored: the caller throws the error that it has
-  );
-}
-
-function isOfLink(error: unknown): boolean {
-  return error instanceof Error && 'syscall' in error && error.syscall === 'link';
 }

@@ -220,3 +220,12 @@ test.skipIf(process.platform === 'win32')('state file: a device is not read', as
     '/dev/null is a device, not a regular file; remove it',
   );
 });
+
+test('state file: a write that fails leaves the old file and no draft', async () => {
+  const path = join(temporaryFolder(), 'snapshot.json');
+  writeFileSync(path, 'old');
+  const full = () => Promise.reject(new Error('the disk is full'));
+  await expect(replaceStateFile(path, full)).rejects.toThrow('the disk is full');
+  expect(readdirSync(dirname(path))).toEqual(['snapshot.json']);
+  expect(readFileSync(path, 'utf8')).toBe('old');
+});

@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { BROKEN, sweepDrafts, VersionedFile } from '../../src/state/state-files.ts';
@@ -95,6 +95,17 @@ test('versioned file: an error of decide is rethrown and nothing is written', as
 test('versioned file: a missing folder is state-unwritable', async () => {
   const file = new VersionedFile(join(temporaryFolder(), 'missing'), 'count');
   await expect(file.change(plusOne)).rejects.toMatchObject({ code: 'state-unwritable' });
+});
+
+test('versioned file: a folder that is removed during a change is state-unwritable', async () => {
+  const folder = join(temporaryFolder(), 'gone');
+  mkdirSync(folder);
+  const file = new VersionedFile(folder, 'count');
+  const change = file.change((value) => {
+    rmSync(folder, { recursive: true });
+    return plusOne(value);
+  });
+  await expect(change).rejects.toMatchObject({ code: 'state-unwritable' });
 });
 
 test('versioned file: sweeping removes drafts and no version', async () => {
