@@ -4,8 +4,9 @@ import { FactsInFlight, MAX_SUBJECTS } from '../../src/fleet/facts-in-flight.ts'
 import type { Fact } from '../../src/fleet/schemas.ts';
 import type { SharedPool } from '../../src/fleet/shared-pool.ts';
 import { acquire, addMembers, close, drawn, fail, openKit, stateOf, use } from '../pool/pool-kit.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { acquireAt, type Changes, openFleet, type ReplicaKit, settled } from './replica-kit.ts';
-import { EMPTY_STATE } from './shared-pool-contract.ts';
+import { EMPTY_STATE, sharedMember } from './shared-pool-contract.ts';
 
 const LIFE_MS = 600_000;
 
@@ -261,4 +262,38 @@ test('facts in flight: only an end, or a move that somebody asked for, replaces 
   expect(replaces(FACTS.moved)).toEqual([false, false]);
   expect(replaces({ ...FACTS.moved, reason: 'rotated' })).toEqual([true, false]);
   expect(replaces(FACTS.ended)).toEqual([true, false]);
+});
+
+test('facts in flight: subjects of one kind are apart, and facts without a subject cover nothing', () => {
+  const inFlight = new FactsInFlight();
+  const joined: Fact = {
+    kind: 'member.joined',
+    member: sharedMember({ clock: new ManualClock() }, 'member01'),
+  };
+  for (const fact of [FACTS.restriction, FACTS.report, FACTS.command, joined]) inFlight.add(fact);
+  for (const fact of [FACTS.restriction, FACTS.report, FACTS.command])
+    expect(inFlight.covers({ ...fact, source: 'town' }), fact.kind).toBe(false);
+  expect(inFlight.covers(FACTS.suspected)).toBe(false);
+});
+
+test('facts in flight: of two ends of a quarantine the later one counts, and one that has come replaces none', () => {
+  const replaces = (fact: Fact, loadedUntilAt: number | undefined, now: number) => {
+    const inFlight = new FactsInFlight();
+    inFlight.add(fact);
+    const quarantine =
+      loadedUntilAt === undefined ? undefined : { ...FACTS.member.quarantine, untilAt: loadedUntilAt };
+    const member = sharedMember({ clock: new ManualClock() }, 'member01');
+    return inFlight.replacesQuarantine({ member, drawnBy: 'a', uses: 0, votes: [], quarantine }, now);
+  };
+  const until = (untilAt: number): Fact => ({
+    ...FACTS.member,
+    quarantine: { ...FACTS.member.quarantine, untilAt },
+  });
+  expect([replaces(until(9), 8, 0), replaces(until(9), 9, 0), replaces(until(9), undefined, 8)]).toEqual([
+    true,
+    false,
+    true,
+  ]);
+  expect(replaces(until(9), undefined, 9)).toBe(false);
+  expect([replaces(FACTS.restored, 9, 8), replaces(FACTS.restored, 9, 9)]).toEqual([false, true]);
 });

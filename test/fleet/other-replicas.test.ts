@@ -441,3 +441,16 @@ test('other replicas: a session that ends need not be agreed on, and a draining 
   here.sharing.apply([{ kind: 'source.restricted', source: 'nowhere', leaseLimit: 1 }]);
   close(kit, lease);
 });
+
+test('other replicas: they hear that the network is down, and of no demand before a client has come', () => {
+  const { kit, here, away } = openTwoGroups();
+  expect([here, away].map(({ sharing }) => sharing.takeActivity().demand)).toEqual([{}, {}]);
+  for (const on of [true, false]) {
+    kit.pool.freezeEvictions(on);
+    expect([here, away].map(({ heard }) => heard.facts.at(-1))).toEqual(
+      Array(2).fill({ kind: 'evictions.frozen', on }),
+    );
+  }
+  use(kit);
+  expect(away.sharing.takeActivity().demand).toMatchObject({ city: { waiting: 0 } });
+});

@@ -178,3 +178,58 @@ test('shared pool: without news it beats once a second, and sooner for its own',
   await until('both are sent at once', () => beats() === 4);
   expect(beats()).toBe(4);
 });
+
+test('shared pool: a beat has what has changed since the last one, and all of it if the store has forgotten the replica', async () => {
+  const told: (readonly string[])[] = [];
+  let missing = '0';
+  const { pool, follow, clock, store } = await openShared((name, args) => {
+    if (name !== 'beat') return 'usual';
+    told.push(args);
+    return [missing, '', '0', '1', [], [['0', '0', '0', '3', ['member01', '5 0'], '0 0 0 0 0']]];
+  });
+  await follow();
+  const [joining = [], first = []] = told;
+  const [, id, record = ''] = joining;
+  expect(joining).toEqual(['a', id, record, '0', '', '', '0']);
+  expect(JSON.parse(record)).toMatchObject({
+    process: id,
+    version: '1',
+    instances: [{ source: 'city', size: 10 }],
+  });
+  const nothing = '0 0 0 0 0';
+  expect(first).toEqual(['a', id, '', '0', '1', '5-0', '0', '0', nothing, '0', '0']);
+  const next = async (ms = 100) => {
+    const before = told.length;
+    await until('the last one is answered', () => clock.armedMs.some((left) => left <= 1_000));
+    clock.advance(ms);
+    await until('a beat is sent', () => told.length > before);
+    return told.at(-1);
+  };
+  const at = clock.monotonic();
+  const used = { session: 's1', uses: 2, openLeases: 0, usedAt: at, ttlMs: 60_000 };
+  const demand = { waiting: 2, stranded: 0, held: 1, usedUpPerSecond: 0.5, perSecond: 0, lastWantedAt: at };
+  pool.beat({ waiting: 2, demand: { city: demand }, members: [], sessions: [used] });
+  const usedAt = String(STORE_AT + clock.monotonic() - at);
+  expect(await next()).toEqual([
+    ...['a', id, '', '0', '1', '5-0', '1', '2', usedAt, '60000', '3', '2 0 1 500000 0', usedAt, '0'],
+  ]);
+  missing = '1';
+  expect((await next(1_000))?.slice(2, 7), 'nothing new').toEqual(['', '0', '1', '5-0', '0']);
+  missing = '0';
+  expect((await next(1_000))?.[2], 'the store has no record').toBe(record);
+  expect((await next(1_000))?.[2]).toBe('');
+  pool.beat({ waiting: 0, demand: {}, members: [], sessions: [used] });
+  store.cut();
+  await until('it is lost', () => pool.fault !== undefined && clock.armedMs.includes(100));
+  pool.beat({ waiting: 0, demand: {}, members: [], sessions: [used] });
+  expect(clock.armedMs, 'only the next attempt to connect').toEqual([100]);
+  const before = told.length;
+  clock.advance(100);
+  await until('it is open again', () => pool.fault === undefined);
+  clock.advance(0);
+  await until('it has beaten', () => told.length === before + 2);
+  expect(told.slice(-2).map((args) => [args[2] === record, args[4], args[6]])).toEqual([
+    [true, '', '0'],
+    [false, '1', '0'],
+  ]);
+});
