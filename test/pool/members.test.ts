@@ -67,6 +67,8 @@ test.each(['expired', 'evicted', 'removed', 'failed'])(
     expect([sessions.byName.size, sessions.countByMember.size, sessions.reserved.size]).toEqual([0, 0, 0]);
     expect(source.counts).toEqual({ joining: 0, ready: 0, quarantined: 0, draining: 0, left: 1 });
     expect(kit.pool.acquireForProbe(9, 0)).toEqual([]);
+    kit.clock.advance(3_600_000);
+    expect(kit.clock.armedCount).toBe(0);
   },
 );
 

@@ -705,13 +705,6 @@ export const EQUIVALENT: readonly (readonly [
   ],
   [
     'src/pool/pool.ts',
-    '    index.membersFreed = false;',
-    'false',
-    'true',
-    'only speed: a search for the waiting clients',
-  ],
-  [
-    'src/pool/pool.ts',
     'if (this.#queue.byRequest.size > 0) this',
     'this.#queue.byRequest.size > 0',
     'true',
