@@ -316,7 +316,7 @@ class FrontStream extends Duplex {
     super({ allowHalfOpen: true });
     this.#raw = raw;
     raw.on('connect', () => this.#onConnect());
-    raw.on('close', () => this.destroy());
+    raw.on('close', () => this.destroy(raw.errored ?? undefined));
   }
 
   override _read(): void {
