@@ -92,7 +92,7 @@ export class MemberPick implements CandidateCheck {
     if (session !== undefined) return this.#forSession(session, candidates);
     this.#lastExit = candidates.lastExit;
     this.#spreads = this.#members.settings.rotation.strategy === 'round-robin';
-    this.#members.sites.endRound(site);
+    if (this.#spreads) this.#members.sites.endRound(site);
     const member = candidates.pick(this);
     if (member !== undefined) candidates.lastExit = member.exit;
     return member;
