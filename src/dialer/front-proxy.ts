@@ -61,7 +61,7 @@ export class FrontHandshake {
   readonly #guard: LoopGuard;
   readonly #handshake: Handshake;
   readonly #done: (failure: FrontFailure | undefined) => void;
-  #phase: 'connecting' | 'asking' | 'open' = 'connecting';
+  #phase: 'connecting' | 'asking' | 'done' = 'connecting';
   #failure: FrontFailure | undefined;
 
   /** @param done - called once, unless `cancel` is called first. */
@@ -96,7 +96,7 @@ export class FrontHandshake {
 
   /** Undefined if the front proxy has connected the socket to the server. */
   failureAfter(ms: number): FrontFailure | undefined {
-    if (this.#phase === 'open' || this.#failure !== undefined) return this.#failure;
+    if (this.#phase === 'done') return this.#failure;
     const problem = this.#phase === 'asking' ? 'silent' : 'down';
     return { problem, detail: `no answer within ${Math.round(ms)} ms` };
   }
@@ -140,7 +140,7 @@ export class FrontHandshake {
   #end(failure: FrontFailure | undefined): void {
     this.cancel();
     this.#failure = failure;
-    if (failure === undefined) this.#phase = 'open';
+    this.#phase = 'done';
     this.#done(failure);
   }
 }

@@ -55,6 +55,8 @@ const ANSWERS: readonly [string, string][] = [
   ['SSH-2.0-x\r\n', 'member-protocol: not an HTTP response'],
   ['HTTP/2 200\r\n\r\n', 'member-protocol: not an HTTP response'],
   ['HTTP/1.1 20', 'more'],
+  ['HTTP/1.1 2/0 OK\r\n\r\n', 'member-protocol: not an HTTP response'],
+  ['HTTP/1.1 2:0 OK\r\n\r\n', 'member-protocol: not an HTTP response'],
   ['HTTP/1.1 2000 OK\r\n\r\n', 'member-protocol: not an HTTP response'],
   ['HTTP/1.1  200 OK\r\n\r\n', 'member-protocol: not an HTTP response'],
   ['http/1.1 200 OK\r\n\r\n', 'member-protocol: not an HTTP response'],

@@ -215,7 +215,7 @@ test('connection: through CONNECT no answer is that of the member, and its crede
 });
 
 test('connection: a kept one outlives a reload, but not a change of the front proxy', async () => {
-  const { open, dialer } = makeConnections();
+  const { open, dialer, events } = makeConnections();
   const settings = {
     attempts: 3,
     attemptTimeoutMs: 60_000,
@@ -228,6 +228,17 @@ test('connection: a kept one outlives a reload, but not a change of the front pr
   (await open('a', { use: 'forward' })).end({ cut: false, keep: true });
   dialer.configure(settings);
   expect(dialer.openCount).toBe(1);
+  const kept = await open('a', { use: 'forward' });
+  expect([kept.reused, events]).toEqual([true, ['a accepted done nobody 0']]);
+  kept.end({ cut: false, keep: true });
   dialer.configure({ ...settings, via: { protocol: 'http', host: '192.0.2.9', port: 3128 } });
   expect(dialer.openCount).toBe(0);
+});
+
+test('connection: an end without a first byte teaches nothing about when the next one is late', async () => {
+  const { end, open } = makeConnections();
+  await end('a', { cut: false }, { use: 'forward' });
+  expect((await open('b', { use: 'forward' })).muteAfterMs).toBe(4_000);
+  await end('c', { cut: false, firstByteMs: 2_000 }, { use: 'forward' });
+  expect((await open('b', { use: 'forward' })).muteAfterMs).toBe(6_000);
 });

@@ -119,6 +119,13 @@ const ANSWERS: readonly [
     'proxy-loop',
   ],
   [
+    '503 with the words of a loop',
+    HTTP,
+    ['HTTP/1.1 503 Bad\r\nProxy-Status: n; error=proxy_loop_detected\r\n\r\n'],
+    { problem: 'unreachable', detail: 'status 503' },
+    'member-unreachable',
+  ],
+  [
     'garbage',
     HTTP,
     ['SSH-2.0'],

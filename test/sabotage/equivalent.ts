@@ -72,6 +72,13 @@ export const EQUIVALENT: readonly (readonly [
     'this.#running.length + 1',
     'only speed: splice removes the last one as well',
   ],
+  [
+    'src/dialer/dial.ts',
+    'this.#parts.lastRequestId += 1;',
+    'this.#parts.lastRequestId += 1',
+    'this.#parts.lastRequestId -= 1',
+    'the numbers are as different',
+  ],
   ['src/dialer/evidence.ts', 'evidence.answered.set(exit, true);', 'true', 'false', 'only its keys are read'],
   [
     'src/dialer/evidence.ts',
