@@ -388,7 +388,7 @@ export class Replica implements FactFollower {
    */
   #changesOf(record: MemberRecord, inFlight: FactsInFlight): Fact[] {
     const { member, drawnBy, votes, fault } = record;
-    const isFailed = votes.length > 0 && votes.length >= this.#votesNeeded;
+    const isFailed = votes.length >= this.#votesNeeded;
     const left = record.left ?? (isFailed ? { reason: 'failed' as const, fault } : undefined);
     const about = { source: member.source, member: member.id };
     const now = this.#options.clock.monotonic();

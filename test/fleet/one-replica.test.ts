@@ -372,3 +372,177 @@ test('one replica: it needs the state of its own sessions, and of those that hav
   replica.receiveFacts(facts().map((fact) => ({ by: 'a', fact })));
   expect(replica.heldSessions()).toEqual(['s2']);
 });
+
+test.each<[string, readonly string[], number | undefined, readonly number[]]>([
+  ['the first', ['a', 'b', 'c'], undefined, [1, 2, 3, 4, 5, 6]],
+  ['the second', ['b', 'a', 'c'], undefined, [3, 4, 5, 6, 1, 2]],
+  ['the third', ['b', 'c', 'a'], undefined, [5, 6, 1, 2, 3, 4]],
+  ['the second of a machine of two', ['b', 'a', 'c'], 2, [2, 3, 4, 5, 6, 1]],
+  ['one without clients', ['b', 'c'], undefined, [1, 2, 3, 4, 5, 6]],
+])('one replica: each begins with another member of a draw: %s', async (_, replicas, machines, order) => {
+  const { kit, replica, clock } = await openOne();
+  const machine = machines === undefined ? {} : { machine: { count: machines, index: 0 } };
+  replica.receiveActivity({ replicas, beats: [], uses: {}, ...machine });
+  const joined = order.map((_each, at) =>
+    joinedElsewhere(clock, `member0${at + 1}`, { host: `203.0.113.${at + 1}` }),
+  );
+  const about = { source: 'city', member: 'member01' };
+  const left: Fact = { kind: 'member.left', ...about, reason: 'evicted' };
+  replica.receiveFacts([left, ...joined].map((fact) => ({ by: 'b', fact })));
+  expect(kit.events('member.joined').map(({ member }) => Number(member.slice(-1)))).toEqual(order);
+  const expected = replicas.indexOf('a') > 0 ? 5 : 6;
+  expect(kit.pool.members(), 'other facts come after them').toHaveLength(expected);
+  replica.receiveFacts([
+    { by: 'b', fact: joinedElsewhere(clock, 'member08', { host: '203.0.113.8' }) },
+    { by: 'b', fact: { ...left, member: 'member08' } },
+  ]);
+  expect(kit.pool.members(), 'a single one has no order').toHaveLength(expected);
+});
+
+test('one replica: a member that enough have given up does not join from a state, and one with fewer votes does', async () => {
+  const { kit, replica, clock } = await openOne({ sameMachine: false, evictionVotes: () => 2 });
+  replica.receiveActivity({ replicas: ['a', 'b', 'c'], beats: [], uses: {} });
+  const record = (id: string, votes: string[], host: string) => ({
+    ...{ member: { ...sharedMember({ clock }, id, 600_000), host }, drawnBy: 'b', uses: 0, votes },
+  });
+  replica.receiveState({
+    ...EMPTY_STATE,
+    members: [
+      record('member01', ['b', 'c'], '203.0.113.1'),
+      record('member02', ['b'], '203.0.113.2'),
+      record('member03', [], '203.0.113.3'),
+    ],
+  });
+  expect(kit.pool.members().map(({ id }) => id)).toEqual(['member02', 'member03']);
+  replica.receiveFacts([
+    { by: 'c', fact: { kind: 'member.left', source: 'city', member: 'member02', reason: 'failed' } },
+    { by: 'c', fact: { kind: 'member.left', source: 'city', member: 'member03', reason: 'failed' } },
+  ]);
+  expect(kit.pool.members().map(({ id }) => id)).toEqual(['member03']);
+});
+
+test.each([true, false])(
+  'one replica: it remembers who drew a member on another machine (the same one: %s)',
+  async (sameMachine) => {
+    const { kit, replica, clock } = await openOne({ sameMachine });
+    const join = (id: string, host: string, by: string) =>
+      replica.receiveFacts([{ by, fact: joinedElsewhere(clock, id, { host }) }]);
+    join('member01', '203.0.113.1', 'b');
+    const record = (id: string, drawnBy: string, host: string) => ({
+      ...{ member: { ...sharedMember({ clock }, id, 600_000), host }, drawnBy, uses: 0, votes: [] },
+    });
+    replica.receiveState({
+      ...EMPTY_STATE,
+      members: [record('member02', 'c', '203.0.113.2'), record('member03', 'a', '203.0.113.3')],
+    });
+    expect(kit.pool.snapshot().members.map(({ drawnBy }) => drawnBy)).toEqual(
+      sameMachine ? [undefined, undefined, undefined] : ['b', 'c', undefined],
+    );
+  },
+);
+
+test('one replica: what a loaded state lacks is published, and what it has is not', async () => {
+  const { kit, replica, facts, bus, clock } = await openOne({ sameMachine: false });
+  const loads: number[] = [];
+  bus.on('fleet.loaded', ({ movedSessions }) => loads.push(movedSessions));
+  addMembers(kit, 3);
+  await settled();
+  for (const session of ['s1', 's2', 's3']) close(kit, await acquireAt(kit, { session }));
+  const [one = '', two = '', three = ''] = kit.pool.members().map(({ id }) => id);
+  fail(kit, acquire(kit, {}, { avoid: [one, two] }));
+  replica.commandSource('city', 'pause');
+  replica.commandSource('town', 'refill');
+  await settled();
+  replica.receiveFacts(facts().map((fact) => ({ by: 'a', fact })));
+  replica.receiveFacts([{ by: 'b', fact: { kind: 'source.commanded', source: 'town', command: 'refill' } }]);
+  const before = facts().length;
+  const member = (id: string) => ({
+    ...sharedMember({ clock }, id, 600_000),
+    host: kit.pool.parts.members.find(id)?.host ?? '',
+  });
+  const moved = kit.pool.memberOfSession('s1') === one ? two : one;
+  replica.receiveState({
+    ...EMPTY_STATE,
+    members: [one, two].map((id) => ({ member: member(id), drawnBy: 'a', uses: 0, votes: [] })),
+    sessions: [
+      sessionOn('s1', moved, clock.monotonic()),
+      sessionOn('s9', one, clock.monotonic()),
+      sessionOn('s8', undefined, clock.monotonic()),
+    ],
+  });
+  await settled();
+  const published = facts().slice(before);
+  expect(
+    published.map((fact) => [
+      fact.kind,
+      'member' in fact ? fact.member : 'session' in fact ? fact.session.name : '',
+    ]),
+  ).toEqual([
+    ['source.commanded', ''],
+    ['member.joined', expect.objectContaining({ id: three })],
+    ['member.quarantined', three],
+    ['session.moved', 's2'],
+    ['session.moved', 's3'],
+  ]);
+  expect(loads, 'one of its own sessions').toEqual([1]);
+  expect(kit.pool.memberOfSession('s1')).toBe(moved);
+  replica.receiveFacts(published.map((fact) => ({ by: 'a', fact })));
+  const later = facts().length;
+  replica.receiveState({
+    ...EMPTY_STATE,
+    paused: ['city'],
+    members: kit.pool.members().map(({ id }) => ({ member: member(id), drawnBy: 'a', uses: 0, votes: [] })),
+    sessions: ['s1', 's2', 's3', 's8', 's9'].map((name) =>
+      sessionOn(name, kit.pool.memberOfSession(name), clock.monotonic()),
+    ),
+  });
+  await settled();
+  expect(
+    facts()
+      .slice(later)
+      .map(({ kind }) => kind),
+  ).toEqual([]);
+  expect(loads).toEqual([1, 0]);
+  expect((await openOne()).replica.receiveState(EMPTY_STATE)).toBeUndefined();
+});
+
+test('one replica: only its own fact that came back is no longer in flight', async () => {
+  const { kit, replica, facts } = await openOne({ sameMachine: false });
+  addMembers(kit, 2);
+  await settled();
+  const [one = '', two = ''] = kit.pool.members().map(({ id }) => id);
+  for (const id of [one, two]) kit.pool.evict(id);
+  await settled();
+  const left = (id: string): Fact =>
+    facts().find((fact) => fact.kind === 'member.left' && fact.member === id) ?? expect.unreachable();
+  replica.receiveFacts([
+    { by: 'a', fact: left(one) },
+    { by: 'b', fact: left(two) },
+  ]);
+  const before = facts().length;
+  replica.receiveState(EMPTY_STATE);
+  await settled();
+  expect(facts().slice(before)).toEqual([left(two)]);
+});
+
+test('one replica: one that is not listed has all of a limit, and a state brings the restrictions of its machine', async () => {
+  const { kit, replica } = await openOne({ pool: { rotation: { maxTunnelsPerMember: 4 } } });
+  addMembers(kit, 1);
+  await settled();
+  const openable = () => {
+    const leases = [];
+    for (let answer = kit.pool.acquire(request()); 'member' in answer; answer = kit.pool.acquire(request()))
+      leases.push(answer);
+    for (const lease of leases) close(kit, lease);
+    return leases.length;
+  };
+  replica.receiveActivity({ replicas: ['x', 'y'], beats: [], uses: {} });
+  expect(openable()).toBe(4);
+  replica.receiveActivity({ replicas: ['x', 'a'], beats: [], uses: {} });
+  expect(openable()).toBe(2);
+  replica.receiveState({
+    ...EMPTY_STATE,
+    restrictions: [{ kind: 'source.restricted', source: 'city', leaseLimit: 2 }],
+  });
+  expect(openable()).toBe(1);
+});
