@@ -164,7 +164,10 @@ test('client connection: a request that has ended, or was refused, counts no lon
 
 test('client connection: a client that is not allowed is refused as such, also in a protocol that is disabled', async () => {
   const { port } = await listen(directDialer(), { protocols: ['socks5'] }, { allow: ['192.0.2.0/24'] });
-  expect(await (await RawClient.open(port)).send(connectTo(80)).whole()).toMatch(/^HTTP\/1\.1 403 /);
+  for (const request of [connectTo(80), 'GET http://a.example/ HTTP/1.1\r\nHost: x\r\n\r\n'])
+    expect(await (await RawClient.open(port)).send(request).whole()).toMatch(
+      /^HTTP\/1\.1 403 [\s\S]*Connection: close\r\n/,
+    );
 });
 
 test('client connection: growth is reported while a reader of it is there, for each open tunnel', async () => {

@@ -50,6 +50,8 @@ export interface DirectDialerOptions {
   readonly to?: { readonly port: number };
   /** Whether the dialer keeps returned connections and uses each of them once more. */
   readonly reuse?: boolean;
+  /** Whether the dialer takes no member for mute. */
+  readonly trusting?: boolean;
   /** Fields of the member connections to override. */
   readonly overrides?: Partial<MemberConnection>;
 }
@@ -125,7 +127,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
             dialer.ended.push({ ...outcome, member });
             if (outcome.keep === true && options.reuse === true) idle.push(socket);
             else socket.destroy();
-            return outcome.mute === true ? 'member-mute' : undefined;
+            return outcome.mute === true && options.trusting !== true ? 'member-mute' : undefined;
           },
           ...options.overrides,
         };

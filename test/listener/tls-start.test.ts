@@ -67,6 +67,7 @@ test('tls start: an alert counts only as the last record', () => {
   for (const [after, expected] of [
     [[record(ALERT, 2), record(HANDSHAKE, 40)], 'ended early'],
     [[record(HANDSHAKE, 40), record(ALERT, 2)], 'unclear'],
+    [[record(HANDSHAKE, 19)], 'ended early'],
   ] as const)
     expect(decide(FLIGHT_12, after, REQUEST_BYTES, 65_536)).toBe(expected);
   for (const [bytes, expected] of [

@@ -8,13 +8,13 @@ import { ClientConnection } from '../../src/listener/client-connection.ts';
 import { openTunnel } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
-import { directDialer } from './direct-dialer.ts';
+import { type DirectDialerOptions, directDialer } from './direct-dialer.ts';
 import { connectTo, listen, listenerOptions, RawClient } from './harness.ts';
 import { rawOrigin } from './origin.ts';
 import { record, type SocketPair, socketPair } from './socket-pair.ts';
 
 /** A tunnel that is open, and the records of the requests. */
-async function open() {
+async function open(options: DirectDialerOptions = {}) {
   const clock = ManualClock.dayOld();
   const bus = new EventBus((_name, error) => {
     throw error;
@@ -22,7 +22,7 @@ async function open() {
   const records: NoriaEvents['request.ended'][] = [];
   bus.on('request.ended', (each) => records.push(each));
   const origin = await rawOrigin((socket) => socket.on('end', () => socket.end()));
-  const dialer = directDialer();
+  const dialer = directDialer(options);
   const kit = await listen(dialer, { clock, bus });
   const client = (await RawClient.open(kit.port)).send(connectTo(origin.port));
   await client.until('the tunnel', (text) => text.endsWith('\r\n\r\n'));
@@ -73,9 +73,21 @@ test.each<[string, string, string, number, boolean]>([
   await until('the record', () => records.length === 1);
   const end = { cut: false, member: 'm1' };
   expect(dialer.ended).toEqual(isMute ? [{ ...end, mute: true }, end] : [end]);
+  expect(dialer.answered).toEqual(isMute ? [false, false] : [down !== '']);
   const code = isMute ? 'member-mute' : null;
   expect(records).toMatchObject([{ code, outcome: isMute ? 'failed' : 'served' }]);
   expect(events('connection.closed')).toMatchObject([{ outcome: code ?? 'ok' }]);
+});
+
+test('tunnel: if the dialer takes the member not for mute, the client was served', async () => {
+  const { clock, client, origin, events, records } = await open({ trusting: true });
+  client.send('hello');
+  await until('what the client sent', () => origin.seen[0] === 'hello');
+  clock.advance(3_000);
+  client.socket.resetAndDestroy();
+  await until('the record', () => records.length === 1);
+  expect(records).toMatchObject([{ code: null, outcome: 'served' }]);
+  expect(events('connection.closed')).toMatchObject([{ outcome: 'ok' }]);
 });
 
 test('tunnel: a member that closes before its first byte is not mute but cut', async () => {
