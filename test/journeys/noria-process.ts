@@ -58,8 +58,8 @@ export function writeIn(folder: string, name: string, text: string): string {
 }
 
 /** Runs a program to its end. */
-export function runProgram(program: string, args: readonly string[], cwd: string) {
-  const { status, stdout, stderr } = spawnSync(program, args, { cwd, encoding: 'utf8', timeout: LIMIT_MS });
+export function runProgram(program: string, args: readonly string[], cwd: string, timeout = LIMIT_MS) {
+  const { status, stdout, stderr } = spawnSync(program, args, { cwd, encoding: 'utf8', timeout });
   return { status, out: stdout, err: stderr };
 }
 

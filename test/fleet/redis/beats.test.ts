@@ -214,17 +214,24 @@ describe.skipIf(NO_STORE)('with a store', () => {
           return { session: name, uses, openLeases: 0, usedAt: now + laterMs, ttlMs: 5_400_000 };
         }),
       });
-    use(a.pool, 2, 20_000);
-    use(b.pool, 3, 10_000);
-    let last: number | undefined;
     const found = async (name: string) => b.pool.findSession(name);
+    let sentAfter = -1;
+    let last: number | undefined;
+    /** Uses of a beat that the store did not answer, as on a busy machine, are not sent again. */
+    const hasAll = async (name: string) => {
+      const isOpen = a.pool.fault === undefined && b.pool.fault === undefined;
+      if (isOpen && stage.lost.length > sentAfter) {
+        sentAfter = stage.lost.length;
+        use(a.pool, 2, 20_000);
+        use(b.pool, 3, 10_000);
+      }
+      last = (await found(name))?.uses;
+      return last === 6 || (sentAfter > 0 && Number(last) > 6);
+    };
     for (const name of ['s0', 's509']) {
       await until(
         () => `both have sent it: ${last}; ${stage.lost}`,
-        async () => {
-          last = (await found(name))?.uses;
-          return last === 6 || (stage.lost.length > 0 && Number(last) > 6); // a beat without an answer is sent again
-        },
+        () => hasAll(name),
       );
       expect(await found(name)).toMatchObject({
         ttlMs: 5_400_000,
